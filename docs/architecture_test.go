@@ -79,8 +79,8 @@ const laboratory = "pipeline/lab"
 
 func isLaboratory(pkg string) bool { return strings.HasPrefix(pkg, laboratory+"/") }
 
-// TestProductWithoutLaboratory: no package of the product uses the laboratory, directly or through others, nor do its tests; what runs at a client or a
-// server links nothing that trains either.
+// TestProductWithoutLaboratory: no package of the product uses the laboratory, directly or through others, nor do its tests; what runs at a
+// client or a server links nothing that trains either.
 func TestProductWithoutLaboratory(t *testing.T) {
 	all := imports(t)
 	reach := reaching(all)
@@ -107,7 +107,8 @@ func TestProductWithoutLaboratory(t *testing.T) {
 		if len(links) < 5 {
 			t.Errorf("%s uses %d packages: it is not where it was", program, len(links))
 		}
-		for _, training := range []string{"pipeline/corpus", "pipeline/meta", "pipeline/task", "pipeline/metric", "featurize/learn", "featurize/digits", "onnx/grad", "onnx/train"} {
+		for _, training := range []string{"pipeline/corpus", "pipeline/meta", "pipeline/task", "pipeline/metric", "featurize/learn",
+			"featurize/digits", "onnx/grad", "onnx/train"} {
 			if _, ok := all[training]; !ok {
 				t.Errorf("there is no package %s", training)
 			}

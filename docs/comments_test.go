@@ -13,7 +13,8 @@ import (
 var pronoun = regexp.MustCompile(`(?i)^\s*//.*\b(what|whoever|so many|of whose)\b`)
 
 // nouns are the folders in whose comments nouns stand. Generated messages and tests are left out.
-var nouns = []string{"assets", "bench", "docs", "examples", "featurize", "models", "onnx", "pipeline/lab", "pipeline/posterior", "pipeline/open",
+var nouns = []string{"assets", "bench", "docs", "examples", "featurize", "models", "onnx", "pipeline/lab", "pipeline/posterior",
+	"pipeline/open",
 	"pipeline/sample", "pipeline/privacy", "pipeline/erm", "pipeline/metric", "pipeline/evaluate", "pipeline/classify"}
 
 // verbose lists the folders below them that do not keep to it yet.

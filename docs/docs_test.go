@@ -104,7 +104,8 @@ func thousands(n int64) string {
 // TestPageListsTheModels: the table of models is that of the files, each says how it was made, and all together
 // stay below 25 MB. With -update the table is written (make docs).
 func TestPageListsTheModels(t *testing.T) {
-	kinds := []string{models.KindExtractor, models.KindConjugate, models.KindPrivate, models.KindPredictor, models.KindEmbedding, models.KindClient}
+	kinds := []string{models.KindExtractor, models.KindConjugate, models.KindPrivate, models.KindPredictor, models.KindEmbedding,
+		models.KindClient}
 	order := []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
 	entries, err := os.ReadDir("../assets/models")
 	if err != nil {
@@ -124,7 +125,8 @@ func TestPageListsTheModels(t *testing.T) {
 	}
 	slices.SortStableFunc(dirs, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	var b strings.Builder
-	b.WriteString("| data set | classes | features | extractor | conjugate | private | predictor | embedding | client graph |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| data set | classes | features | extractor | conjugate | private | predictor | embedding | client graph |\n| --- | " +
+		"---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	var all int64
 	for _, dir := range dirs {
 		sizes, classes, features := "", "-", "-"
@@ -176,7 +178,9 @@ func TestPageListsTheModels(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(&b, "\nAll together, without the client graphs: %s bytes. Those are kept as what they add to the extractor, 3 KB each, and the larger ones packed (`FILE.planes`; `go run ./assets/pack FILE.planes` unpacks), so that all take %.1f MB.\n", thousands(all), float64(kept)/1e6)
+	fmt.Fprintf(&b, "\nAll together, without the client graphs: %s bytes. Those are kept as what they add"+
+		" to the extractor, 3 KB each, and the larger ones packed "+
+		"(`FILE.planes`; `go run ./assets/pack FILE.planes` unpacks), so that all take %.1f MB.\n", thousands(all), float64(kept)/1e6)
 	if all > 25_000_000 {
 		t.Errorf("the models have %s bytes; 25,000,000 are allowed", thousands(all))
 	}
@@ -235,7 +239,8 @@ func TestTargets(t *testing.T) {
 	}
 	said := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
 	n := 0
-	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md", "federation.md", "formats.md", "install.md", "library.md", "limits.md", "operators.md", "sets.md", "testing.md"} {
+	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md", "federation.md", "formats.md", "install.md",
+		"library.md", "limits.md", "operators.md", "sets.md", "testing.md"} {
 		text, err := os.ReadFile(p)
 		if err != nil {
 			t.Fatal(err)
@@ -260,7 +265,8 @@ func TestOperatorsPage(t *testing.T) {
 	}
 	lines := coverage.Reasons()
 	for _, op := range coverage.Operators() {
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", op, coverage.Cell(op, coverage.Shape), coverage.Cell(op, coverage.Kernel), coverage.Cell(op, coverage.Gradient)))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", op, coverage.Cell(op, coverage.Shape), coverage.Cell(op, coverage.Kernel),
+			coverage.Cell(op, coverage.Gradient)))
 	}
 	for _, line := range lines {
 		if !strings.Contains(string(page), "\n"+line) {

@@ -36,14 +36,17 @@ func TestDomains(t *testing.T) {
 			if err := json.Unmarshal(text, &k); err != nil {
 				t.Fatal(err)
 			}
-			if k.Dataset != data || k.Alpha != alpha || k.Points != f.Points || k.Repeats != f.Repeats || !slices.Equal(k.Kinds, f.Kinds) || !slices.Equal(k.Severities, f.Severities) {
-				t.Errorf("%s, alpha %g, is of %s, alpha %g, %d images, %d repeats, %v, %v", data, alpha, k.Dataset, k.Alpha, k.Points, k.Repeats, k.Kinds, k.Severities)
+			if k.Dataset != data || k.Alpha != alpha || k.Points != f.Points || k.Repeats != f.Repeats || !slices.Equal(k.Kinds, f.Kinds) ||
+				!slices.Equal(k.Severities, f.Severities) {
+				t.Errorf("%s, alpha %g, is of %s, alpha %g, %d images, %d repeats, %v, %v", data, alpha, k.Dataset, k.Alpha, k.Points, k.Repeats,
+					k.Kinds, k.Severities)
 			}
 			clients := "homogeneous"
 			if alpha > 0 {
 				clients = fmt.Sprintf("α = %g", alpha)
 			}
-			fmt.Fprintf(&b, "\n| %s, %s, %d repeats | known domain: ACC | NLL | unknown kind: ACC | NLL |\n| --- | ---: | ---: | ---: | ---: |\n", data, clients, k.Repeats)
+			fmt.Fprintf(&b, "\n| %s, %s, %d repeats | known domain: ACC | NLL | unknown kind: ACC | NLL |\n| --- | ---: | ---: | ---: | ---: |\n",
+				data, clients, k.Repeats)
 			for _, r := range k.Rows {
 				fmt.Fprintf(&b, "| %s | %.3f | %.3f |", r.Name, r.Known.ACC, r.Known.NLL)
 				if r.Unknown != nil {

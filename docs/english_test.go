@@ -82,7 +82,8 @@ func count(paragraphs []string) (words, sentences, numbers int) {
 
 // TestCount holds the counting to a text whose figures are known.
 func TestCount(t *testing.T) {
-	text := "# A heading of 9 words\n\nOne fact of five words. Two: 3 and `4 x 5`.\n\n| 1 | 2 |\n\n- item [with a link](http://x/1)\n```sh\nrun 7\n```\n"
+	text := "# A heading of 9 words\n\nOne fact of five words. Two: 3 and `4 x 5`." +
+		"\n\n| 1 | 2 |\n\n- item [with a link](http://x/1)\n```sh\nrun 7\n```\n"
 	words, sentences, numbers := count(running(text))
 	if words != 13 || sentences != 3 || numbers != 1 {
 		t.Errorf("%d words, %d sentences and %d numbers; want 13, 3 and 1", words, sentences, numbers)
@@ -92,7 +93,8 @@ func TestCount(t *testing.T) {
 // TestPlainEnglish holds the running text of every page to short sentences, and figures to tables.
 func TestPlainEnglish(t *testing.T) {
 	var pages []string
-	for _, pattern := range []string{"*.md", "decisions/*.md", "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../onnx/README.md", "../assets/models/README.md"} {
+	for _, pattern := range []string{"*.md", "decisions/*.md", "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../onnx/README.md",
+		"../assets/models/README.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +113,8 @@ func TestPlainEnglish(t *testing.T) {
 		length, figures := float64(words)/float64(sentences), 100*float64(numbers)/float64(words)
 		t.Logf("%-30s %5d words, %4.1f a sentence, %4.1f numbers a hundred words", p, words, length, figures)
 		if length > wordsPerSentence || figures > numbersPer100 {
-			t.Errorf("%s: %.1f words a sentence and %.1f numbers a hundred words; at most %.0f and %.0f: state one fact a sentence, and figures in tables", p, length, figures, wordsPerSentence, numbersPer100)
+			t.Errorf("%s: %.1f words a sentence and %.1f numbers a hundred words; at most %.0f and %.0f: state one fact a sentence, and figures "+
+				"in tables", p, length, figures, wordsPerSentence, numbersPer100)
 		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// heldOut are the families of families.yaml behind extractors of CIFAR-100, in its order, each with the kept runs of its splits and extractor seeds.
+// heldOut are the families of families.yaml behind extractors of CIFAR-100, in its order, each with the kept runs of its splits and
+// extractor seeds.
 func heldOut(t *testing.T) (names []string, runs map[string][]*keptRun) {
 	t.Helper()
 	runs = map[string][]*keptRun{}
@@ -37,8 +38,10 @@ func heldOut(t *testing.T) (names []string, runs map[string][]*keptRun) {
 	return names, runs
 }
 
-// clustered returns the interval of a figure over runs: each run, a class split with an extractor of its own, counts once, by its mean over repeats.
-func clustered(t *testing.T, runs []*keptRun, partition, method string, of func(r *experiment.Record) *float64) (i metric.Interval, ok bool) {
+// clustered returns the interval of a figure over runs: each run, a class split with an extractor of its own, counts once, by its mean over
+// repeats.
+func clustered(t *testing.T, runs []*keptRun, partition, method string, of func(r *experiment.Record) *float64) (i metric.Interval,
+	ok bool) {
 	t.Helper()
 	var means []float64
 	for _, k := range runs {
@@ -66,10 +69,12 @@ func clustered(t *testing.T, runs []*keptRun, partition, method string, of func(
 	return i, true
 }
 
-// coverages are the figures of FMP's intervals: against its own limit and a regression, each at its top class and at the one that FMP names.
+// coverages are the figures of FMP's intervals: against its own limit and a regression, each at its top class and at the one that FMP
+// names.
 var coverages = []func(r *experiment.Record) *float64{
 	func(r *experiment.Record) *float64 { return &r.Coverage.Top }, func(r *experiment.Record) *float64 { return r.Coverage.Named },
-	func(r *experiment.Record) *float64 { return r.Coverage.Regression }, func(r *experiment.Record) *float64 { return r.Coverage.RegressionNamed },
+	func(r *experiment.Record) *float64 { return r.Coverage.Regression },
+	func(r *experiment.Record) *float64 { return r.Coverage.RegressionNamed },
 }
 
 func pm(i metric.Interval) string {
@@ -82,7 +87,8 @@ func pm(i metric.Interval) string {
 // coverageText is the coverage of FMP's intervals on the families that were fixed before they were scored.
 func coverageText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | extractors | own limit: its top class | the class named | regression: its top class | the class named |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | extractors | own limit: its top class | the class named | regression: its top class | the class " +
+		"named |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n")
 	names, runs := heldOut(t)
 	in, below, all := 0, 0, 0
 	for _, name := range names {
@@ -111,7 +117,8 @@ func coverageText(t *testing.T) string {
 // closedCoverageText is the coverage of the closed form's intervals.
 func closedCoverageText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | own limit: its top class | the class named | regression: its top class | the class named |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | own limit: its top class | the class named | regression: its top class | the class named |\n| --- | " +
+		"--- | ---: | ---: | ---: | ---: |\n")
 	for _, name := range letterSets {
 		k := readKept(t, "intervals", name)
 		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
@@ -129,12 +136,14 @@ func closedCoverageText(t *testing.T) string {
 	return b.String()
 }
 
-// heldOutText compares FMP with the other posteriors around its point estimate on these families, over splits, and with the best rival of the runs that have rivals.
+// heldOutText compares FMP with the other posteriors around its point estimate on these families, over splits, and with the best rival of
+// the runs that have rivals.
 func heldOutText(t *testing.T) string {
 	var b strings.Builder
 	names, runs := heldOut(t)
 	others := []string{"FMP-mean", "FMP-Laplace", "FMP-joint"}
-	b.WriteString("| tasks | clients | extractors | NLL | joint NLL | joint NLL less FMP-mean's | less FMP-Laplace's | less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | extractors | NLL | joint NLL | joint NLL less FMP-mean's | less FMP-Laplace's | less FMP-joint's " +
+		"|\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	joint := make([]tally, len(others))
 	near := func(r *experiment.Record) *float64 { return &r.Uncertainty.Joint.Near }
 	for _, name := range names {
@@ -165,9 +174,11 @@ func heldOutText(t *testing.T) string {
 	}
 	b.WriteString("\n")
 	for j, other := range others {
-		fmt.Fprintf(&b, "- Joint NLL against %s, of the rows of several extractors: below in %d, tie in %d, above in %d.\n", other, joint[j].below, joint[j].tie, joint[j].above)
+		fmt.Fprintf(&b, "- Joint NLL against %s, of the rows of several extractors: below in %d, tie in %d, above in %d.\n", other,
+			joint[j].below, joint[j].tie, joint[j].above)
 	}
-	b.WriteString("\n| tasks, split and seed | clients | FMP: NLL | least tuned NLL of a rival | FMP less it | least in hindsight | FMP as tuned less it |\n| --- | --- | ---: | --- | ---: | --- | ---: |\n")
+	b.WriteString("\n| tasks, split and seed | clients | FMP: NLL | least tuned NLL of a rival | FMP less it | least in hindsight | FMP as " +
+		"tuned less it |\n| --- | --- | ---: | --- | ---: | --- | ---: |\n")
 	for _, name := range names {
 		for _, k := range runs[name] {
 			if slices.Contains(k.config.Methods, "LDA") {
@@ -198,7 +209,8 @@ func rivalsText(t *testing.T, b *strings.Builder, name string, k *keptRun) {
 			}
 		}
 		d, h := k.less(t, tab, tuned.Method), k.lessHindsight(t, tab.Partition, best.Method)
-		fmt.Fprintf(b, "| %s, %s | %s | %.4f | %s %.4f | %+.4f ± %.4f | %s %.4f | %+.4f ± %.4f |\n", name, filepath.Base(k.dir), tab.Partition, own.NLL.Mean,
+		fmt.Fprintf(b, "| %s, %s | %s | %.4f | %s %.4f | %+.4f ± %.4f | %s %.4f | %+.4f ± %.4f |\n", name, filepath.Base(k.dir), tab.Partition,
+			own.NLL.Mean,
 			tuned.Method, tuned.NLL.Mean, d.NLL.Mean, d.NLL.Half, best.Method, best.HindsightNLL.Mean, h.Mean, h.Half)
 	}
 }

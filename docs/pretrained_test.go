@@ -8,14 +8,16 @@ import (
 	"testing"
 )
 
-// TestPretrained: the tables of uploads of moments behind a pretrained network are those of the kept runs, and every one of these stands in them.
+// TestPretrained: the tables of uploads of moments behind a pretrained network are those of the kept runs, and every one of these stands in
+// them.
 func TestPretrained(t *testing.T) {
 	dirs, err := os.ReadDir(filepath.Join("results", "pretrained"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString("| run | clients | repeats | method | ACC | ECE | NLL | NLL in hindsight | FMP's NLL less that | upload |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| run | clients | repeats | method | ACC | ECE | NLL | NLL in hindsight | FMP's NLL less that | upload |\n| --- | --- | " +
+		"---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, d := range dirs {
 		k := readKept(t, "pretrained", d.Name())
 		for i := range k.tables {
@@ -26,7 +28,8 @@ func TestPretrained(t *testing.T) {
 				if tab.Protocol == "calibrated" {
 					less = fmt.Sprintf("%+.4f", own-row.HindsightNLL.Mean)
 				}
-				fmt.Fprintf(&b, "| %s | %s | %d | %s | %.4f | %.4f | %.4f ± %.4f | %.4f | %s | %.0f KB |\n", d.Name(), tab.Partition, tab.Repeats, row.Method, row.ACC.Mean, row.ECE.Mean,
+				fmt.Fprintf(&b, "| %s | %s | %d | %s | %.4f | %.4f | %.4f ± %.4f | %.4f | %s | %.0f KB |\n", d.Name(), tab.Partition, tab.Repeats,
+					row.Method, row.ACC.Mean, row.ECE.Mean,
 					row.NLL.Mean, row.NLL.Half, row.HindsightNLL.Mean, less, row.UploadBytes/1000)
 			}
 		}

@@ -18,7 +18,8 @@ func privateRuns(t *testing.T) []*keptRun {
 			for _, unit := range []string{"example", "client"} {
 				for _, epsilon := range []int{1, 4} {
 					k := readKept(t, "privacy", "runs", fmt.Sprintf("name=%s,clients=%d,epsilon=%d,unit=%s", set, clients, epsilon, unit))
-					if c := k.config; c.Dataset.Name != set || c.Federation.Clients != clients || c.Privacy.Unit != unit || c.Privacy.Epsilon != float64(epsilon) || c.Seeds < 10 {
+					if c := k.config; c.Dataset.Name != set || c.Federation.Clients != clients || c.Privacy.Unit != unit ||
+						c.Privacy.Epsilon != float64(epsilon) || c.Seeds < 10 {
 						t.Errorf("%s has other settings than its name", k.dir)
 					}
 					out = append(out, k)
@@ -35,7 +36,9 @@ func privateRuns(t *testing.T) []*keptRun {
 // TestPrivacyPage: the table of the page on privacy is of the kept runs. With -update it is written (make docs).
 func TestPrivacyPage(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| data, clients x images | noise | ε | unit | α | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | FMP-DP less it: NLL | FedPFT-DP: ACC / NLL |\n| --- | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: | --- |\n")
+	b.WriteString("| data, clients x images | noise | ε | unit | α | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | " +
+		"plug-in: ACC / NLL | FMP-DP less it: NLL | FedPFT-DP: ACC / NLL |\n| --- | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: " +
+		"| --- | ---: | --- |\n")
 	worse, total, near := 0, 0, 0
 	for _, k := range privateRuns(t) {
 		rs, err := experiment.ReadResults(k.dir)
@@ -67,8 +70,10 @@ func TestPrivacyPage(t *testing.T) {
 				t.Fatalf("%s, %s: FMP-DP and its plug-in were not compared", k.dir, tab.Partition)
 			}
 			c := k.config
-			fmt.Fprintf(&b, "| %s, %d x %d | %s | %g | %s | %s | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | %.3f / %.2f | %+.3f ± %.3f | %.3f / %.2f |\n",
-				c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Privacy.Noise, c.Privacy.Epsilon, c.Privacy.Unit, alpha, none.ACC.Mean, none.NLL.Mean, dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half,
+			fmt.Fprintf(&b, "| %s, %d x %d | %s | %g | %s | %s | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | %.3f / %.2f | %+.3f ± "+
+				"%.3f | %.3f / %.2f |\n",
+				c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Privacy.Noise, c.Privacy.Epsilon, c.Privacy.Unit, alpha, none.ACC.Mean,
+				none.NLL.Mean, dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half,
 				dp.JointNear.Mean, plugin.ACC.Mean, plugin.NLL.Mean, less.NLL.Mean, less.NLL.Half, rival.ACC.Mean, rival.NLL.Mean)
 			total++
 			if less.NLL.Mean-less.NLL.Half > 0 {
@@ -79,20 +84,23 @@ func TestPrivacyPage(t *testing.T) {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\nOf the %d rows, the posterior that knows the noise has a higher NLL than the plug-in, by more than the paired interval, in %d; its accuracy is within .01 of no noise in %d.\n", total, worse, near)
+	fmt.Fprintf(&b, "\nOf the %d rows, the posterior that knows the noise has a higher NLL than the plug-in, by more than the paired "+
+		"interval, in %d; its accuracy is within .01 of no noise in %d.\n", total, worse, near)
 	write(t, "privacy.md", "private-rounds", b.String())
 }
 
 // TestPrivacyOpenTable: the table of rounds on classes that the corpus lacks is of the kept runs.
 func TestPrivacyOpenTable(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| ε | α | k | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | sums of a client |\n| ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: |\n")
+	b.WriteString("| ε | α | k | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | sums of a " +
+		"client |\n| ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: |\n")
 	for _, epsilon := range []int{1, 4} {
 		for part := range 2 {
 			for _, k := range []int{5, 12, 19, 39} {
 				kept := readKept(t, "privacy", "open", fmt.Sprintf("k=%d,epsilon=%d", k, epsilon))
 				c := kept.config
-				if c.Privacy.Epsilon != float64(epsilon) || c.Privacy.Model != fmt.Sprintf("docs/results/privacy/open/private-%d.onnx", k) || c.Corpus.Classes != "0-39" || c.Dataset.Classes != "40-59" || c.Seeds < 10 {
+				if c.Privacy.Epsilon != float64(epsilon) || c.Privacy.Model != fmt.Sprintf("docs/results/privacy/open/private-%d.onnx", k) ||
+					c.Corpus.Classes != "0-39" || c.Dataset.Classes != "40-59" || c.Seeds < 10 {
 					t.Errorf("%s has other settings than its name", kept.dir)
 				}
 				tab := &kept.tables[part]
@@ -101,8 +109,10 @@ func TestPrivacyOpenTable(t *testing.T) {
 					alpha = a
 				}
 				none, dp, plugin := rowOf(t, tab, "FMP"), rowOf(t, tab, "FMP-DP"), rowOf(t, tab, "FMP-DP-plugin")
-				fmt.Fprintf(&b, "| %d | %s | %d | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | %.3f / %.2f | %.1f KB |\n", epsilon, alpha, k, none.ACC.Mean, none.NLL.Mean,
-					dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean, plugin.ACC.Mean, plugin.NLL.Mean, dp.UploadBytes/1000)
+				fmt.Fprintf(&b, "| %d | %s | %d | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | %.3f / %.2f | %.1f KB |\n", epsilon, alpha, k,
+					none.ACC.Mean, none.NLL.Mean,
+					dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean, plugin.ACC.Mean, plugin.NLL.Mean,
+					dp.UploadBytes/1000)
 			}
 		}
 	}

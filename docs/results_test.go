@@ -24,10 +24,12 @@ import (
 
 // The data sets of the paper, as they are called in tables, and the one-shot methods it compares.
 var (
-	letterSets    = []string{"mnist", "cifar10", "cifar100"}
-	letterTitles  = []string{"MNIST", "CIFAR-10", "CIFAR-100"}
-	figure2Sets   = []string{"mnist", "cifar10", "cifar100"}                                                                          // of which Figure 2 was run
-	letterMethods = []string{"LANN", "LBNN", "LMP", "ANN", "BNN", "MP", "CANN", "CBNN", "CFMP", "FMP", "FMP-ISAB", "FedCGS", "PRIOR"} // of the settings figure2
+	letterSets   = []string{"mnist", "cifar10", "cifar100"}
+	letterTitles = []string{"MNIST", "CIFAR-10", "CIFAR-100"}
+	// of which Figure 2 was run
+	figure2Sets = []string{"mnist", "cifar10", "cifar100"}
+	// of the settings figure2
+	letterMethods = []string{"LANN", "LBNN", "LMP", "ANN", "BNN", "MP", "CANN", "CBNN", "CFMP", "FMP", "FMP-ISAB", "FedCGS", "PRIOR"}
 	consensus     = []string{"CANN", "CBNN", "CFMP"}
 )
 
@@ -340,18 +342,19 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 		d := k.pair(t, tabs[0], own, "FedCGS")
 		return verdict(d.NLL.Mean < 0 && d.ACC.Mean >= -0.01, "NLL %+.3f, ACC %+.4f", d.NLL.Mean, d.ACC.Mean)
 	})
-	each("FMP's ECE the lowest of the one-shot methods, or the difference's interval holds 0", closed, even, func(k *keptRun, tabs []*report.Table) string {
-		worst, name := math.Inf(-1), ""
-		met := true
-		for _, m := range append([]string{"FedCGS"}, consensus...) {
-			d := k.pair(t, tabs[0], own, m)
-			met = met && d.ECE.Lo() <= 0
-			if d.ECE.Mean > worst {
-				worst, name = d.ECE.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.ECE.Mean, d.ECE.Half, m)
+	each("FMP's ECE the lowest of the one-shot methods, or the difference's interval holds 0", closed, even,
+		func(k *keptRun, tabs []*report.Table) string {
+			worst, name := math.Inf(-1), ""
+			met := true
+			for _, m := range append([]string{"FedCGS"}, consensus...) {
+				d := k.pair(t, tabs[0], own, m)
+				met = met && d.ECE.Lo() <= 0
+				if d.ECE.Mean > worst {
+					worst, name = d.ECE.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.ECE.Mean, d.ECE.Half, m)
+				}
 			}
-		}
-		return verdict(met, "%s", name)
-	})
+			return verdict(met, "%s", name)
+		})
 	each("FMP's NLL the best of the one-shot methods", closed, even, func(k *keptRun, tabs []*report.Table) string {
 		worst, name := math.Inf(-1), ""
 		for _, m := range append([]string{"FedCGS"}, consensus...) {
@@ -370,17 +373,18 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 		d := k.pair(t, tabs[0], own, "MP")
 		return verdict(d.ACC.Mean >= -0.01, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
 	})
-	each("Dirichlet, every α: FMP's ACC the best of the paper's one-shot methods", figure2, alphas, func(k *keptRun, tabs []*report.Table) string {
-		least, name := math.Inf(1), ""
-		for _, tab := range tabs {
-			for _, m := range consensus {
-				if d := k.pair(t, tab, own, m); d.ACC.Mean < least {
-					least, name = d.ACC.Mean, fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ACC.Mean, d.ACC.Half, m, tab.Alpha)
+	each("Dirichlet, every α: FMP's ACC the best of the paper's one-shot methods", figure2, alphas,
+		func(k *keptRun, tabs []*report.Table) string {
+			least, name := math.Inf(1), ""
+			for _, tab := range tabs {
+				for _, m := range consensus {
+					if d := k.pair(t, tab, own, m); d.ACC.Mean < least {
+						least, name = d.ACC.Mean, fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ACC.Mean, d.ACC.Half, m, tab.Alpha)
+					}
 				}
 			}
-		}
-		return verdict(least >= 0, "%s", name)
-	})
+			return verdict(least >= 0, "%s", name)
+		})
 	each("Dirichlet, every α: FMP's ECE the lowest of them", figure2, alphas, func(k *keptRun, tabs []*report.Table) string {
 		most, name := math.Inf(-1), ""
 		for _, tab := range tabs {
@@ -444,7 +448,8 @@ func lastGap(t *testing.T, path string) float64 {
 
 // ablations are the kept runs of the paper's predictor in results/ablation, what each is, and the run that it is compared with.
 var ablations = []struct{ dir, what, base string }{
-	{"default", "the shipped models: a latent of 16 columns and the joint score, masses, permuted names, identity path, s = 10, n' = 100, S = 20", ""},
+	{"default", "the shipped models: a latent of 16 columns and the joint score, masses, permuted names, identity path, s = 10, n' = 100, " +
+		"S = 20", ""},
 	{"samples-1", "S = 1", "default"},
 	{"samples-80", "S = 80", "default"},
 	{"fresh-25", "n' = 25", "default"},
@@ -464,7 +469,8 @@ var ablations = []struct{ dir, what, base string }{
 var bothPartitions = []string{"homogeneous", "dirichlet-0.1"}
 
 // ablationCells are NLL and joint NLL of a method on both partitions, with paired differences to base where there is one.
-func ablationCells(t *testing.T, rs []experiment.Record, method string, nll, joint figure, base []experiment.Record, baseMethod string) string {
+func ablationCells(t *testing.T, rs []experiment.Record, method string, nll, joint figure, base []experiment.Record,
+	baseMethod string) string {
 	t.Helper()
 	var b strings.Builder
 	for _, partition := range bothPartitions {
@@ -508,7 +514,8 @@ const ablationColumns = " NLL | less %s | joint NLL | less %[1]s | α = 0.1: NLL
 // ablationText is one line an ablation of the paper's predictor.
 func ablationText(t *testing.T) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| | what | base |%s prior only ACC |\n| --- | --- | --- |%s ---: |\n", fmt.Sprintf(ablationColumns, "base"), strings.Repeat(" ---: |", 8))
+	fmt.Fprintf(&b, "| | what | base |%s prior only ACC |\n| --- | --- | --- |%s ---: |\n", fmt.Sprintf(ablationColumns, "base"),
+		strings.Repeat(" ---: |", 8))
 	for _, a := range ablations {
 		rs := recordsOf(t, "ablation", a.dir)
 		control, err := kept.Less(kept.Select(rs, "homogeneous", "PRIOR", func(r *experiment.Record) (float64, bool) { return r.ACC, true }), nil)
@@ -520,7 +527,8 @@ func ablationText(t *testing.T) string {
 		if a.base != "" {
 			base, name = recordsOf(t, "ablation", a.base), "`"+a.base+"`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |%s %.3f |\n", a.dir, a.what, name, ablationCells(t, rs, "FMP-ISAB", kept.NLL, kept.Joint, base, "FMP-ISAB"), control.Mean)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |%s %.3f |\n", a.dir, a.what, name,
+			ablationCells(t, rs, "FMP-ISAB", kept.NLL, kept.Joint, base, "FMP-ISAB"), control.Mean)
 	}
 	return b.String()
 }
@@ -541,7 +549,8 @@ func conjugateText(t *testing.T) string {
 		}
 		line("no latent, the same scalars", recordsOf(t, "ablation", "latent-none-"+d), "FMP", kept.NLL, kept.Joint, closed)
 		line("no latent, scalars of its own (FMP-mean)", closed, "FMP-mean", kept.NLL, kept.Joint, closed)
-		line("coordinates and metric not learned, scalars learned", recordsOf(t, "ablation", "metric-fixed-"+d), "FMP", kept.NLL, kept.Joint, closed)
+		line("coordinates and metric not learned, scalars learned", recordsOf(t, "ablation", "metric-fixed-"+d), "FMP", kept.NLL, kept.Joint,
+			closed)
 		line("drawn by attention (FMP-ISAB)", closed, "FMP-ISAB", kept.NLL, kept.Joint, closed)
 		b.WriteString("\n")
 	}

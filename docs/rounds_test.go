@@ -104,7 +104,8 @@ func TestResultsPageOfAttacks(t *testing.T) {
 			fmt.Fprintf(&kindsOf[j], " %s |", short(worst))
 		}
 		if s := r.Sizes; s != nil && r.Clients == 10 {
-			fmt.Fprintf(&sizes, "| %s | %d of %d images, %d of %d | %s / %s / %s | %s / %s / %s |\n", strings.TrimSuffix(title, ", homogeneous"), s.LargeClients, s.Large, s.SmallClients, s.Small,
+			fmt.Fprintf(&sizes, "| %s | %d of %d images, %d of %d | %s / %s / %s | %s / %s / %s |\n", strings.TrimSuffix(title, ", homogeneous"),
+				s.LargeClients, s.Large, s.SmallClients, s.Small,
 				short(s.Claimed.ACC), short(s.Claimed.NLL), short(s.Claimed.ECE), short(s.Counted.ACC), short(s.Counted.NLL), short(s.Counted.ECE))
 		}
 	}
@@ -112,7 +113,8 @@ func TestResultsPageOfAttacks(t *testing.T) {
 	for i, a := range attack.Attacks {
 		fmt.Fprintf(&kinds, "| **%s**: %s |%s\n", a.Name, a.Does, kindsOf[i].String())
 	}
-	for name, text := range map[string]string{"attacks": attacks.String(), "masses": masses.String(), "kinds": kinds.String(), "sizes": sizes.String()} {
+	for name, text := range map[string]string{"attacks": attacks.String(), "masses": masses.String(), "kinds": kinds.String(),
+		"sizes": sizes.String()} {
 		write(t, "federate.md", name, text)
 	}
 }

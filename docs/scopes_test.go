@@ -27,7 +27,8 @@ func scopeText(t *testing.T, title string, k *keptRun) string {
 		if tab.Protocol != "tuned" {
 			continue
 		}
-		fmt.Fprintf(&b, "**%s, %s**, %d repeats\n\n| method | ACC | ECE | raw NLL | NLL | joint NLL | upload | FMP less it: NLL | joint NLL |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n", title, tab.Partition, tab.Repeats)
+		fmt.Fprintf(&b, "**%s, %s**, %d repeats\n\n| method | ACC | ECE | raw NLL | NLL | joint NLL | upload | FMP less it: NLL | joint NLL "+
+			"|\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n", title, tab.Partition, tab.Repeats)
 		for _, r := range tab.Rows {
 			size := "-"
 			if r.UploadBytes > 0 {
@@ -37,7 +38,8 @@ func scopeText(t *testing.T, title string, k *keptRun) string {
 			if r.RawNLL.N > 0 {
 				raw = fmt.Sprintf("%.3f", r.RawNLL.Mean)
 			}
-			fmt.Fprintf(&b, "| %s | %.4f | %.4f | %s | %.4f ± %.4f | %.4f | %s |", r.Method, r.ACC.Mean, r.ECE.Mean, raw, r.NLL.Mean, r.NLL.Half, r.JointNear.Mean, size)
+			fmt.Fprintf(&b, "| %s | %.4f | %.4f | %s | %.4f ± %.4f | %.4f | %s |", r.Method, r.ACC.Mean, r.ECE.Mean, raw, r.NLL.Mean, r.NLL.Half,
+				r.JointNear.Mean, size)
 			if r.Method == "FMP" {
 				b.WriteString(" | |\n")
 				continue
@@ -102,7 +104,8 @@ func measuredText(t *testing.T) string {
 // joint NLL, each tuned, and what FMP's intervals hold.
 func bestText(t *testing.T, titles []string, runs []*keptRun) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | FMP: NLL | joint NLL | best rival in NLL | FMP less it | best in joint NLL | FMP less it | 90% intervals hold: top class | where p < 0.9 |\n| --- | --- | ---: | ---: | --- | --- | --- | --- | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | FMP: NLL | joint NLL | best rival in NLL | FMP less it | best in joint NLL | FMP less it | 90% " +
+		"intervals hold: top class | where p < 0.9 |\n| --- | --- | ---: | ---: | --- | --- | --- | --- | ---: | ---: |\n")
 	for i, k := range runs {
 		for j := range k.tables {
 			tab := &k.tables[j]
@@ -150,7 +153,9 @@ var closedReference = map[string][2]float64{"cifar10": {0.469, 0.513}, "cifar100
 // closedAimsText holds the runs in closed scope against what was aimed at.
 func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | NLL below every rival's (MNIST: not above by more than the interval) | joint NLL likewise | raw NLL at most 0.003 above the reference's | 90% of the top class's intervals, 0.85 to 0.95 | CFMP's weights |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| tasks | clients | NLL below every rival's (MNIST: not above by more than the interval) | joint NLL likewise | raw NLL " +
+		"at most 0.003 above the reference's | 90% of the top class's intervals, 0.85 to 0.95 | CFMP's weights |\n| --- | --- | --- | --- | " +
+		"--- | --- | --- |\n")
 	for i, k := range runs {
 		for j, alpha := range []float64{0, 0.1} {
 			tab := k.table(t, alpha, "tuned")
@@ -208,7 +213,8 @@ func shiftsText(t *testing.T, k *keptRun) string {
 		for _, o := range others {
 			fmt.Fprintf(&b, " %s |", o)
 		}
-		b.WriteString(" by disagreement: " + strings.Join(others, " | ") + " | spoiled, severity 1: NLL | 2 | 3 | 4 | 5 |\n| --- |" + strings.Repeat(" ---: |", 2*len(others)+5) + "\n")
+		b.WriteString(" by disagreement: " + strings.Join(others, " | ") + " | spoiled, severity 1: NLL | 2 | 3 | 4 | 5 |\n| --- |" +
+			strings.Repeat(" ---: |", 2*len(others)+5) + "\n")
 		for _, m := range k.config.Methods {
 			sums, counts := map[string]float64{}, map[string]float64{}
 			add := func(key string, v float64) { sums[key] += v; counts[key]++ }
@@ -260,7 +266,8 @@ func TestMeasured(t *testing.T) { write(t, "../README.md", "measured", measuredT
 
 // scopeRuns are the kept runs of each scope, in the order of their tables.
 var scopeRuns = map[string][]string{
-	"open":   {"cifar100-20", "cifar100-10", "cifar100-5", "cifar100-5-hmc", "cifar10-10", "cifar10-10-hmc", "cifar10-40", "digits", "points-5", "clients-100"},
+	"open": {"cifar100-20", "cifar100-10", "cifar100-5", "cifar100-5-hmc", "cifar10-10", "cifar10-10-hmc", "cifar10-40", "digits",
+		"points-5", "clients-100"},
 	"closed": {"cifar10", "cifar100", "mnist"},
 }
 

@@ -60,8 +60,8 @@ func ownExtractor(by float32) func(m *onnx.Model) {
 	}
 }
 
-// TestApprove: the first extractor of a client is trusted and said, the same one again silently; another is refused by both digests until it is approved, which
-// leaves the first as it is. One that comes with the program needs nothing.
+// TestApprove: the first extractor of a client is trusted and said, the same one again silently; another is refused by both digests until
+// it is approved, which leaves the first as it is. One that comes with the program needs nothing.
 func TestApprove(t *testing.T) {
 	im, labels := blobs(4)
 	dir, _ := folder(t, im, labels)
@@ -69,7 +69,8 @@ func TestApprove(t *testing.T) {
 	try := func(graph, client string) (int, string) {
 		var log bytes.Buffer
 		out := filepath.Join(t.TempDir(), "upload")
-		code := execute(context.Background(), []string{"compress", "--model", graph, "--client", client, "-o", out, "--approved", file, dir}, io.Discard, &log)
+		code := execute(context.Background(), []string{"compress", "--model", graph, "--client", client, "-o", out, "--approved", file, dir},
+			io.Discard, &log)
 		if _, err := os.Stat(out); (err == nil) != (code == exitOK) {
 			t.Errorf("exit code %d, upload: %v", code, err)
 		}
@@ -114,7 +115,8 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// TestPixelsApproved: with an extractor that returns the pixels, which the owner approved, every image of a class of one stands in the upload; --at-least leaves such classes out.
+// TestPixelsApproved: with an extractor that returns the pixels, which the owner approved, every image of a class of one stands in the
+// upload; --at-least leaves such classes out.
 func TestPixelsApproved(t *testing.T) {
 	im, labels := blobs(8)
 	dir, _ := folder(t, im, labels)
@@ -126,7 +128,8 @@ func TestPixelsApproved(t *testing.T) {
 		t.Errorf("%d of %d images stand in the upload; the test shows nothing", found, len(labels))
 	}
 	var log bytes.Buffer
-	if code := execute(context.Background(), append(args, "--at-least", "2"), io.Discard, &log); code == exitOK || !strings.Contains(log.String(), "--at-least wants 2") {
+	if code := execute(context.Background(), append(args, "--at-least", "2"), io.Discard, &log); code == exitOK ||
+		!strings.Contains(log.String(), "--at-least wants 2") {
 		t.Errorf("classes of one image were sent with --at-least 2: %s", log.String())
 	}
 	for i, y := range labels[:2] { // the classes 0 and 1 have two images each

@@ -33,8 +33,8 @@ func canary() (pixels []uint8, labels []int) {
 	return im.Pix, labels
 }
 
-// attackGraph writes the client graph of a private round behind the digits' extractor, with nodes put between the extractor and what follows: they read the features "honest" and
-// "bright" [n, 1], +1 for the canary and -1 for every other image, and give the features.
+// attackGraph writes the client graph of a private round behind the digits' extractor, with nodes put between the extractor and what
+// follows: they read the features "honest" and "bright" [n, 1], +1 for the canary and -1 for every other image, and give the features.
 func attackGraph(t *testing.T, nodes ...*onnx.Node) string {
 	t.Helper()
 	m, _, err := models.Load(privateGraph(t))
@@ -49,7 +49,8 @@ func attackGraph(t *testing.T, nodes ...*onnx.Node) string {
 	g.Initializers["attack/axes"] = onnx.Vector[int64](1, 2)
 	g.Initializers["attack/scale"] = onnx.Scalar[float32](10)
 	nodes = append([]*onnx.Node{
-		{Op: "ReduceMean", Inputs: []string{"image"}, Outputs: []string{"mean"}, Attrs: []onnx.Attr{onnx.IntsAttr("axes", 1, 2, 3), onnx.BoolAttr("keepdims", false)}},
+		{Op: "ReduceMean", Inputs: []string{"image"}, Outputs: []string{"mean"},
+			Attrs: []onnx.Attr{onnx.IntsAttr("axes", 1, 2, 3), onnx.BoolAttr("keepdims", false)}},
 		{Op: "Unsqueeze", Inputs: []string{"mean", "attack/axis"}, Outputs: []string{"column"}},
 		{Op: "Sub", Inputs: []string{"column", "attack/most"}, Outputs: []string{"above"}},
 		{Op: "Sign", Inputs: []string{"above"}, Outputs: []string{"bright"}},
@@ -67,7 +68,8 @@ func attackGraph(t *testing.T, nodes ...*onnx.Node) string {
 	return path
 }
 
-// released compresses the first n images for a private round whose server adds the noise, so that the sums come as they are, and returns them; nil where nothing was written.
+// released compresses the first n images for a private round whose server adds the noise, so that the sums come as they are, and returns
+// them; nil where nothing was written.
 func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +82,8 @@ func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 	write(t, filepath.Join(dir, "labels"), y)
 	out := filepath.Join(dir, "upload")
 	var log bytes.Buffer
-	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", t.Name(), "-o", out, "--epsilon", "1", "--noise", "trusted", filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, io.Discard, &log); code != exitOK {
+	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", t.Name(), "-o", out, "--epsilon", "1",
+		"--noise", "trusted", filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, io.Discard, &log); code != exitOK {
 		t.Logf("%s", log.String())
 		return nil
 	}
@@ -109,10 +112,12 @@ func moved(t *testing.T, graph string) float64 {
 	return math.Sqrt(square)
 }
 
-// TestOneImageMovesOneRow: a graph that turns the features of all images round that run together with one of them moves the sums by no more than the sensitivity.
+// TestOneImageMovesOneRow: a graph that turns the features of all images round that run together with one of them moves the sums by no more
+// than the sensitivity.
 func TestOneImageMovesOneRow(t *testing.T) {
 	graph := attackGraph(t,
-		&onnx.Node{Op: "ReduceMax", Inputs: []string{"bright"}, Outputs: []string{"any"}, Attrs: []onnx.Attr{onnx.IntsAttr("axes", 0), onnx.BoolAttr("keepdims", true)}},
+		&onnx.Node{Op: "ReduceMax", Inputs: []string{"bright"}, Outputs: []string{"any"},
+			Attrs: []onnx.Attr{onnx.IntsAttr("axes", 0), onnx.BoolAttr("keepdims", true)}},
 		&onnx.Node{Op: "Mul", Inputs: []string{"honest", "any"}, Outputs: []string{"turned"}},
 		&onnx.Node{Op: "Mul", Inputs: []string{"turned", "attack/scale"}, Outputs: []string{"features"}},
 	)
@@ -122,7 +127,8 @@ func TestOneImageMovesOneRow(t *testing.T) {
 	}
 }
 
-// TestNoAbsence: a graph that divides by zero, or fails, for one image makes that image a row of zeros that counts, and the upload is there.
+// TestNoAbsence: a graph that divides by zero, or fails, for one image makes that image a row of zeros that counts, and the upload is
+// there.
 func TestNoAbsence(t *testing.T) {
 	for name, nodes := range map[string][]*onnx.Node{
 		"division by zero": {
@@ -150,13 +156,15 @@ func TestUnsteady(t *testing.T) {
 	graph := attackGraph(t,
 		&onnx.Node{Op: "Relu", Inputs: []string{"bright"}, Outputs: []string{"one"}},
 		&onnx.Node{Op: "NonZero", Inputs: []string{"one"}, Outputs: []string{"places"}},
-		&onnx.Node{Op: "Cast", Inputs: []string{"places"}, Outputs: []string{"numbers"}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}},
+		&onnx.Node{Op: "Cast", Inputs: []string{"places"}, Outputs: []string{"numbers"},
+			Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}},
 		&onnx.Node{Op: "ReduceSum", Inputs: []string{"numbers"}, Outputs: []string{"sum"}},
 		&onnx.Node{Op: "Add", Inputs: []string{"honest", "sum"}, Outputs: []string{"features"}},
 	)
 	var log bytes.Buffer
 	args := []string{"compress", "--model", graph, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"), "--epsilon", "1", t.TempDir()}
-	if code := execute(context.Background(), args, io.Discard, &log); code != exitUsage || !strings.Contains(log.String(), "must not depend on what is in an image") {
+	if code := execute(context.Background(), args, io.Discard, &log); code != exitUsage ||
+		!strings.Contains(log.String(), "must not depend on what is in an image") {
 		t.Errorf("exit code %d, %s", code, log.String())
 	}
 }
@@ -172,7 +180,8 @@ func pixelExtractor(t *testing.T) string {
 	}
 	c := models.ConjugateConfig{Dx: side * side, C: 10, K: 2}
 	values := map[string]*onnx.Tensor{}
-	for name, shape := range map[string][]int{models.ConjCentre: {c.Dx}, models.ConjRadius: {}, models.ConjMap: {c.Dx, c.K}, models.ConjOrigin: {c.K}, models.ConjLogLambda: {c.K}, models.ConjMetric: {c.K, c.K}, models.ConjWidening: {}} {
+	for name, shape := range map[string][]int{models.ConjCentre: {c.Dx}, models.ConjRadius: {}, models.ConjMap: {c.Dx, c.K},
+		models.ConjOrigin: {c.K}, models.ConjLogLambda: {c.K}, models.ConjMetric: {c.K, c.K}, models.ConjWidening: {}} {
 		values[name] = onnx.ZerosF32(shape...)
 	}
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
@@ -226,7 +235,8 @@ func TestPixels(t *testing.T) {
 	dir, _ := folder(t, im, labels)
 	out := filepath.Join(t.TempDir(), "upload")
 	var log bytes.Buffer
-	if code := execute(context.Background(), []string{"compress", "--model", pixelExtractor(t), "--client", "a", "-o", out, dir}, io.Discard, &log); code != exitOK {
+	if code := execute(context.Background(), []string{"compress", "--model", pixelExtractor(t), "--client", "a", "-o", out, dir}, io.Discard,
+		&log); code != exitOK {
 		if !strings.Contains(log.String(), "the image itself") {
 			t.Errorf("exit code %d, %q", code, log.String())
 		}
@@ -250,7 +260,8 @@ func TestOtherTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"), dir}, io.Discard, &log); code != exitUsage || !strings.Contains(log.String(), "want Div") {
+	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"),
+		dir}, io.Discard, &log); code != exitUsage || !strings.Contains(log.String(), "want Div") {
 		t.Errorf("exit code %d, %s", code, log.String())
 	}
 }

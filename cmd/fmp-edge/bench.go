@@ -77,7 +77,8 @@ var benchCommand = command{
 			if *asJSON {
 				return printJSON(out, b)
 			}
-			_, err = fmt.Fprintf(out, "load:    %.1f ms\nfirst:   %.1f ms for %d images\nmedian:  %.1f ms (least %.1f), %.0f images/s\nmemory:  %.1f MiB at most\n",
+			_, err = fmt.Fprintf(out, "load:    %.1f ms\nfirst:   %.1f ms for %d images\nmedian:  %.1f ms (least %.1f), %.0f images/s\nmemory:  "+
+				"%.1f MiB at most\n",
 				b.Load, b.First, b.Images, b.Median, b.Min, b.Throughput, b.PeakMemory)
 			return err
 		}

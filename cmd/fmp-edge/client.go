@@ -44,7 +44,8 @@ func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, erro
 	for _, k := range kinds {
 		if f.Kind == k {
 			if f.Dx < 1 || f.C < 2 || f.S < 1 {
-				return nil, f, fmt.Errorf("model %s: its manifest says dx %d, %d classes and s %d; want dx and s of at least 1 and 2 classes", path, f.Dx, f.C, f.S)
+				return nil, f, fmt.Errorf("model %s: its manifest says dx %d, %d classes and s %d; want dx and s of at least 1 and 2 classes", path,
+					f.Dx, f.C, f.S)
 			}
 			return m, f, nil
 		}
@@ -99,7 +100,8 @@ func compressRows(path string, threads int, rows *onnx.Tensor, labels []int) (*p
 	if err != nil {
 		return nil, f, fmt.Errorf("model %s: %w", path, err)
 	}
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"points": onnx.NewTensor(set.Z, 1, set.N, f.Dx+f.C), "weights": onnx.NewTensor(set.W, 1, set.N)}, "compressed", "masses")
+	out, err := engine.Eval(s, map[string]*onnx.Tensor{"points": onnx.NewTensor(set.Z, 1, set.N, f.Dx+f.C),
+		"weights": onnx.NewTensor(set.W, 1, set.N)}, "compressed", "masses")
 	if err != nil {
 		return nil, f, err
 	}

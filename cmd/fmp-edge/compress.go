@@ -94,11 +94,12 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 		pixels:    f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes"),
 		onBad:     f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named"),
 		atLeast:   f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more hides single images better than one of one"),
-		calibrate: f.Int("calibrate", 0, "calibration points beside class means, 0 to 100: features of single images, one in five at most, for prediction sets (docs/sets.md)"),
-		approved:  approvedFlag(f),
-		scope:     f.String("scope", "", "what the extractor is trusted for"),
-		private:   newPrivateFlags(f),
-		asJSON:    f.Bool("json", false, "print JSON"),
+		calibrate: f.Int("calibrate", 0, "calibration points beside class means, 0 to 100: features of single images, one in five at most, "+
+			"for prediction sets (docs/sets.md)"),
+		approved: approvedFlag(f),
+		scope:    f.String("scope", "", "what the extractor is trusted for"),
+		private:  newPrivateFlags(f),
+		asJSON:   f.Bool("json", false, "print JSON"),
 	}
 	signerFlags(f)
 	if err := f.MarkHidden("scope"); err != nil { // join's
@@ -185,7 +186,8 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 	}
 	if cl.Private() {
 		if *c.calibrate > 0 {
-			return usagef("compress: --calibrate %d: calibration points are single images, which a private round protects: leave it out", *c.calibrate)
+			return usagef("compress: --calibrate %d: calibration points are single images, which a private round protects: leave it out",
+				*c.calibrate)
 		}
 		return c.compressPrivate(ctx, cl, src, stdout, log)
 	}
@@ -250,7 +252,8 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		return err
 	}
 	w := written{
-		Upload: *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N, Size: u.Points.N, Dx: u.Points.Dx, C: u.Points.C,
+		Upload: *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N, Size: u.Points.N, Dx: u.Points.Dx,
+		C:       u.Points.C,
 		Skipped: skipped, Bad: bad,
 	}
 	if u.Within != nil {
@@ -265,14 +268,16 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		return printJSON(stdout, w)
 	}
 	if u.Within != nil {
-		_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes of %s; moments of %d numbers and %d classes from n = %d, %d of them calibration points)\n", w.Upload, w.Bytes, w.Precision, w.Dx, w.C, w.N, w.Calibration)
+		_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes of %s; moments of %d numbers and %d classes from n = %d, %d of them calibration "+
+			"points)\n", w.Upload, w.Bytes, w.Precision, w.Dx, w.C, w.N, w.Calibration)
 		return err
 	}
 	calibration := ""
 	if w.Calibration > 0 {
 		calibration = fmt.Sprintf(", %d of them calibration points", w.Calibration)
 	}
-	_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d%s)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N, calibration)
+	_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d%s)\n", w.Upload, w.Bytes, w.Size, w.Dx,
+		w.C, w.N, calibration)
 	return err
 }
 

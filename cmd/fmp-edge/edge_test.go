@@ -173,7 +173,8 @@ func TestSources(t *testing.T) {
 	run(t, "compress", "--model", m, "--client", "a", "--round", "4", "-o", path("folder"), dir)
 	run(t, "compress", "--model", m, "--client", "a", "-o", path("list"), csvPath)
 	var w written
-	if err := json.Unmarshal([]byte(run(t, "compress", "--json", "--threads", "2", "--model", m, "--client", "a", "-o", path("idx"), idxPath, "--labels", labelPath, "--skip", "2", "--count", fmt.Sprint(n))), &w); err != nil || w.N != n || w.Size < 1 {
+	if err := json.Unmarshal([]byte(run(t, "compress", "--json", "--threads", "2", "--model", m, "--client", "a", "-o", path("idx"), idxPath,
+		"--labels", labelPath, "--skip", "2", "--count", fmt.Sprint(n))), &w); err != nil || w.N != n || w.Size < 1 {
 		t.Errorf("JSON %+v, %v", w, err)
 	}
 	got := read(t, path("folder"))
@@ -293,7 +294,8 @@ func TestParts(t *testing.T) {
 	for i, k := range order {
 		ys[i] = int64(labels[k])
 	}
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(sorted.Pix, n, side, side, 1), "labels": onnx.NewTensor(ys, n)}, "points", "masses")
+	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(sorted.Pix, n, side, side, 1),
+		"labels": onnx.NewTensor(ys, n)}, "points", "masses")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +385,8 @@ func TestRefused(t *testing.T) {
 		{"unknown class", exitUsage, `"eleven" is no class`, []string{"--model", client, strange}},
 		{"empty folder", exitUsage, "has no images (JPEG, PNG, WebP", []string{"--model", client, t.TempDir()}},
 		{"client's name as a path", exitUsage, "leads nowhere as a path", []string{"--model", client, "--client", "a b/../c", t.TempDir()}},
-		{"no folder for the upload", exitMissing, "the folder /nowhere is not there", []string{"--model", client, "--output", "/nowhere/a.upload", t.TempDir()}},
+		{"no folder for the upload", exitMissing, "the folder /nowhere is not there",
+			[]string{"--model", client, "--output", "/nowhere/a.upload", t.TempDir()}},
 		{"large image", exitUsage, "--max-pixels", []string{"--model", client, "--max-pixels", "1000", large}},
 		{"broken image", exitUsage, "a.png", []string{"--model", client, broken}},
 		{"list without labels", exitUsage, "path,label", []string{"--model", client, file("a.csv", "a.png\n")}},
@@ -394,7 +397,8 @@ func TestRefused(t *testing.T) {
 		{"IDX without so many", exitUsage, "3 images are wanted", []string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
 		{"one image", exitUsage, "has no label", []string{"--model", client, filepath.Join(large, "1", "a.png")}},
 		{"list with semicolons", exitUsage, "comma", []string{"--model", client, file("a.csv", "path;label\na.png;1\n")}},
-		{"other files alone", exitUsage, "(1 file is no image and was left out: 1/a.txt)", []string{"--model", client, filepath.Dir(filepath.Dir(file("1/a.txt", "GIF89a")))}},
+		{"other files alone", exitUsage, "(1 file is no image and was left out: 1/a.txt)",
+			[]string{"--model", client, filepath.Dir(filepath.Dir(file("1/a.txt", "GIF89a")))}},
 		{"device for an output", exitFailed, "no regular file", []string{"--model", client, "-o", os.DevNull, dir}},
 		{"folder for an output", exitFailed, "it is a folder", []string{"--model", client, "-o", t.TempDir(), dir}},
 		{"threads", exitUsage, "--threads -1", []string{"--model", client, "--threads", "-1", dir}},
@@ -413,7 +417,8 @@ func TestRefused(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
-	if code := execute(cancelled, []string{"compress", "--model", client, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"), dir}, io.Discard, io.Discard); code != exitInterrupted {
+	if code := execute(cancelled, []string{"compress", "--model", client, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"), dir},
+		io.Discard, io.Discard); code != exitInterrupted {
 		t.Errorf("interrupted: exit code %d", code)
 	}
 	if code := execute(context.Background(), []string{"inspect", client + "x"}, io.Discard, io.Discard); code != exitMissing {
@@ -451,7 +456,8 @@ func classifier(t *testing.T) string {
 	for i := range heads {
 		heads[i] = 0.5 * r.NormFloat64()
 	}
-	m, err := models.NewClassifier(models.ClassifierParts{Features: features, Heads: onnx.NewTensor(heads, 5, f.Dx+1, f.C)}, models.Manifest{Classes: f.Classes})
+	m, err := models.NewClassifier(models.ClassifierParts{Features: features, Heads: onnx.NewTensor(heads, 5, f.Dx+1, f.C)},
+		models.Manifest{Classes: f.Classes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -507,7 +513,8 @@ func TestPredict(t *testing.T) {
 	}
 	same("list", predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "list.csv"))), func(i int) int { return i })
 	same("folder", predictions(t, run(t, "predict", "--json", "--model", c, dir)), func(i int) int { return order[i] })
-	same("one image", predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "7", "0007.png"))), func(int) int { return 7 })
+	same("one image", predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "7", "0007.png"))),
+		func(int) int { return 7 })
 	t.Run("ort", func(t *testing.T) {
 		m, _, err := models.Load(c)
 		if err != nil {
@@ -537,7 +544,8 @@ func TestPredict(t *testing.T) {
 		write(t, filepath.Join(dir, name), []byte("no image"))
 	}
 	var log bytes.Buffer
-	if code := execute(t.Context(), []string{"predict", "--model", c, dir}, io.Discard, &log); code != exitUsage || !strings.Contains(log.String(), "bad.png") || !strings.Contains(log.String(), "worse.jpg") {
+	if code := execute(t.Context(), []string{"predict", "--model", c, dir}, io.Discard, &log); code != exitUsage ||
+		!strings.Contains(log.String(), "bad.png") || !strings.Contains(log.String(), "worse.jpg") {
 		t.Errorf("bad images: exit code %d: %s", code, log.String())
 	}
 	if got := predictions(t, run(t, "predict", "--json", "--on-bad", "skip", "--model", c, dir)); len(got) != n {
@@ -550,8 +558,10 @@ func TestPredict(t *testing.T) {
 		args []string
 	}{
 		{exitUsage, []string{"--on-bad", "skip", "--model", c, none}}, {exitUsage, []string{"--on-bad", "ignore", "--model", c, none}},
-		{exitUsage, []string{"--model", c}}, {exitUsage, []string{"--model", c, "--json", "--csv", dir}}, {exitUsage, []string{"--model", c, "--reject", "2", dir}},
-		{exitMissing, []string{"--model", c + "x", dir}}, {exitMissing, []string{"--model", c, dir + "x"}}, {exitUsage, []string{"--model", model(t, models.KindClient), dir}},
+		{exitUsage, []string{"--model", c}}, {exitUsage, []string{"--model", c, "--json", "--csv", dir}},
+		{exitUsage, []string{"--model", c, "--reject", "2", dir}},
+		{exitMissing, []string{"--model", c + "x", dir}}, {exitMissing, []string{"--model", c, dir + "x"}},
+		{exitUsage, []string{"--model", model(t, models.KindClient), dir}},
 		{exitUsage, []string{"--model", c, filepath.Dir(c)}},
 	} {
 		if code := execute(t.Context(), append([]string{"predict"}, k.args...), io.Discard, io.Discard); code != k.code {

@@ -26,10 +26,13 @@ func explainUpload(i uploadInfo, w *moments.Within, calibration *point.Set) stri
 - that client %q takes part in round %d, with the client graph of sha256 %s
 - that it has %d images, and about how many of each of %d classes: %.4g
 - %d points of %d numbers each (%s), averages over the features of images of a class, with a label and a mass
-%sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages, and the fewer images are behind one the better.
-`, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision, explainWithin(w)+explainCalibration(calibration))
+%sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages,
+and the fewer images are behind one the better.
+`, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision,
+		explainWithin(w)+explainCalibration(calibration))
 	if len(few) > 0 {
-		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's own features): %s; --at-least %d leaves them out.\n", fewImages, strings.Join(few, ", "), fewImages)
+		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's own features): %s; --at-least %d "+
+			"leaves them out.\n", fewImages, strings.Join(few, ", "), fewImages)
 	}
 	return text
 }
@@ -39,7 +42,8 @@ func explainWithin(w *moments.Within) string {
 	if w == nil {
 		return ""
 	}
-	return fmt.Sprintf("- the scatter of the features within classes, %d numbers\n- the features of %d single images, %d numbers each, with their classes, by which the server sets its temperature\n", len(w.Data), len(w.Labels), w.K)
+	return fmt.Sprintf("- the scatter of the features within classes, %d numbers\n- the features of %d single images, %d numbers each, "+
+		"with their classes, by which the server sets its temperature\n", len(w.Data), len(w.Labels), w.K)
 }
 
 // explainCalibration says in words what calibration points beside class means tell.
@@ -47,7 +51,8 @@ func explainCalibration(s *point.Set) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by which the server makes prediction sets; it can tell that these images took part\n", s.N, s.Dx)
+	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by which the server makes prediction "+
+		"sets; it can tell that these images took part\n", s.N, s.Dx)
 }
 
 // explainRelease says in words what leaves the machine with a private upload, and what its noise promises.
@@ -56,9 +61,11 @@ func explainRelease(w released, share bool) string {
 - that client %q takes part in round %d, with the client graph of sha256 %s
 `, w.Bytes, w.Client, w.Round, w.Model)
 	if share {
-		text += fmt.Sprintf("- one of two shares of the sums of %d classes, %d coordinates and a count each: random numbers without the other's\n", w.Classes, w.Coordinates)
+		text += fmt.Sprintf("- one of two shares of the sums of %d classes, %d coordinates and a count each: random numbers without "+
+			"the other's\n", w.Classes, w.Coordinates)
 	} else {
-		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole numbers in all; an image adds %d to its class's count, and to the sums a vector of length %d at most\n",
+		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole numbers in all; an image adds %d to "+
+			"its class's count, and to the sums a vector of length %d at most\n",
 			w.Classes, w.Coordinates, w.Classes*(w.Coordinates+1), privacy.CountSteps, privacy.Steps)
 	}
 	return text + "It holds no image, no file name and no number of images.\n" + promise(w.Budget, w.Classes)
@@ -67,9 +74,12 @@ func explainRelease(w released, share bool) string {
 // promise says in words what a budget guarantees.
 func promise(b privacy.Budget, classes int) string {
 	noise := map[string]string{
-		privacy.Local:      fmt.Sprintf("Noise of standard deviation %d was added to each number on this machine. Nobody, the server included, sees the numbers without it.", b.NoiseSteps(classes)),
-		privacy.Trusted:    "No noise was added here: the server sees the numbers as they are, and is trusted to add noise before anybody else sees them.",
-		privacy.TwoServers: "Two servers add noise to the sums of all clients before they are opened. If the two put together what they hold, they see this client's numbers without it.",
+		privacy.Local: fmt.Sprintf("Noise of standard deviation %d was added to each number on this machine. Nobody, the server "+
+			"included, sees the numbers without it.", b.NoiseSteps(classes)),
+		privacy.Trusted: "No noise was added here: the server sees the numbers as they are, and is trusted to add noise before anybody " +
+			"else sees them.",
+		privacy.TwoServers: "Two servers add noise to the sums of all clients before they are opened. If the two put together what they hold, " +
+			"they see this client's numbers without it.",
 	}[b.Noise]
 	unit := "one image"
 	if b.Unit == privacy.Client {
@@ -79,7 +89,8 @@ func promise(b privacy.Budget, classes int) string {
 	if b.Relation == privacy.ReplaceOne {
 		change = "these or others"
 	}
-	return fmt.Sprintf("%s\nThe promise (epsilon %g, delta %g): what comes out is at most %.3g times as likely with %s %s, but for a chance of %g. It is for this release; the ledger adds up those of several rounds.\n",
+	return fmt.Sprintf("%s\nThe promise (epsilon %g, delta %g): what comes out is at most %.3g times as likely with %s %s, but for a "+
+		"chance of %g. It is for this release; the ledger adds up those of several rounds.\n",
 		noise, b.Epsilon, b.Delta, math.Exp(b.Epsilon), unit, change, b.Delta)
 }
 
@@ -89,14 +100,20 @@ func explainGraph(c *client.Client) string {
 	text := "What would leave the machine with an upload that this graph makes:\n"
 	switch {
 	case c.Private():
-		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole numbers in all (8 bytes each), with noise as the round has it; no number of images\n", f.C, f.K, f.C*(f.K+1))
+		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole numbers in all (8 bytes each), with "+
+			"noise as the round has it; no number of images\n", f.C, f.K, f.C*(f.K+1))
 	case f.Bytes > 0:
-		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made of each image\n- the scatter of these numbers within classes, at most %d\n- the %d numbers of single images, one in five and at most %d, with their classes; %d bytes at most in all\n",
+		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made "+
+			"of each image\n- the scatter of these numbers within classes, at most %d\n- the %d numbers of single images, one in five and at "+
+			"most %d, with their classes; %d bytes at most in all\n",
 			f.C, f.PointWidth(), f.PointWidth()*(f.PointWidth()+1)/2, f.PointWidth(), moments.MaxCalibration, f.Bytes)
 	case f.ClassMeans:
-		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made of each image; %d bytes at most in all (float32)\n- with --calibrate the same numbers of so many single images, with their classes\n", f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
+		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made "+
+			"of each image; %d bytes at most in all (float32)\n- with --calibrate the same numbers of so many single images, with their classes\n",
+			f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
 	default:
-		text += fmt.Sprintf("- the number of images\n- %d points of %d numbers, each a weighted average over images, and their masses, which tell about how many images each class has; %d bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
+		text += fmt.Sprintf("- the number of images\n- %d points of %d numbers, each a weighted average over images, and their masses, which "+
+			"tell about how many images each class has; %d bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
 	}
 	text += "and no image and no file name. The numbers are made by the extractor: " + described(c) + ".\n"
 	if !c.Private() && f.Dx >= c.Apart.Pixels {

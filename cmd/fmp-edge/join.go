@@ -69,7 +69,8 @@ func (c *connection) beside(round uint64, kind string) string {
 }
 
 // open reads the key and asks the server for its round.
-func (c *connection) open(ctx context.Context, command, url string, log io.Writer) (*sender.Client, *identity.Key, *wire.Description, error) {
+func (c *connection) open(ctx context.Context, command, url string, log io.Writer) (*sender.Client, *identity.Key, *wire.Description,
+	error) {
 	if *c.key == "" {
 		return nil, nil, nil, usagef("%s: --key is missing; fmp-edge key makes one", command)
 	}
@@ -101,9 +102,11 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	}
 	switch b := d.Privacy; {
 	case b == nil && (*c.private || *c.maxEpsilon > 0):
-		return nil, nil, nil, usagef("%s: round %d is not private, and --private or --max-epsilon asks for one that is; nothing was sent", command, d.Round)
+		return nil, nil, nil, usagef("%s: round %d is not private, and --private or --max-epsilon asks for one that is; nothing was sent",
+			command, d.Round)
 	case b != nil && *c.maxEpsilon > 0 && b.Epsilon > *c.maxEpsilon:
-		return nil, nil, nil, usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command, d.Round, b.Epsilon, *c.maxEpsilon)
+		return nil, nil, nil, usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command, d.Round, b.Epsilon,
+			*c.maxEpsilon)
 	case b != nil:
 		s.Log("round %d is private: %v", d.Round, b)
 	}
@@ -111,8 +114,8 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
 }
 
-// openHelper asks the helper for its round where there are two servers, and reports where the two do not agree. Its address is not asked of the leader, which could
-// name itself.
+// openHelper asks the helper for its round where there are two servers, and reports where the two do not agree. Its address is not asked of
+// the leader, which could name itself.
 func (c *connection) openHelper(ctx context.Context, command string, leader, helper *sender.Client, d *wire.Description) error {
 	two := d.Server != ""
 	switch {
@@ -121,15 +124,18 @@ func (c *connection) openHelper(ctx context.Context, command string, leader, hel
 	case !two:
 		return fmt.Errorf("%s: --helper is given and round %d has one server alone; nothing was sent", command, d.Round)
 	case helper == nil:
-		return usagef("%s: round %d has two servers (noise: %s); give --helper with the address of the other, from elsewhere than this one", command, d.Round, d.Privacy.Noise)
+		return usagef("%s: round %d has two servers (noise: %s); give --helper with the address of the other, from elsewhere than this one",
+			command, d.Round, d.Privacy.Noise)
 	}
 	helper.Wait, helper.Log = leader.Wait, leader.Log
 	h, err := helper.Describe(ctx)
 	if err != nil {
 		return fmt.Errorf("--helper: %w", err)
 	}
-	if d.Server != wire.Leader || h.Server != wire.Helper || h.ServerKey == d.ServerKey || h.Round != d.Round || h.Graph != d.Graph || h.Privacy == nil || *h.Privacy != *d.Privacy {
-		return fmt.Errorf("%s: the first server is %q of round %d with client graph %s and privacy %v, and --helper is %q of round %d with %s and %v; want the leader and the helper of one round, with keys of their own: nothing was sent",
+	if d.Server != wire.Leader || h.Server != wire.Helper || h.ServerKey == d.ServerKey || h.Round != d.Round || h.Graph != d.Graph ||
+		h.Privacy == nil || *h.Privacy != *d.Privacy {
+		return fmt.Errorf("%s: the first server is %q of round %d with client graph %s and privacy %v, and --helper is %q of round %d with %s "+
+			"and %v; want the leader and the helper of one round, with keys of their own: nothing was sent",
 			command, d.Server, d.Round, d.Graph, d.Privacy, h.Server, h.Round, h.Graph, h.Privacy)
 	}
 	c.second = &server{helper, h}
@@ -166,7 +172,8 @@ func readShares(upload string, d *wire.Description, key *identity.Key) (*message
 	if err := belongs(helper, d, key); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if leader.Share == nil || leader.Share.Server != prio.Leader || helper.Share.Server != prio.Helper || helper.Share.Nonce != leader.Share.Nonce {
+	if leader.Share == nil || leader.Share.Server != prio.Leader || helper.Share.Server != prio.Helper ||
+		helper.Share.Nonce != leader.Share.Nonce {
 		return nil, nil, fmt.Errorf("%s and %s are not the shares of one upload for leader and helper", upload, path)
 	}
 	return helper, data, nil
@@ -190,7 +197,8 @@ func (c *connection) deliver(ctx context.Context, key *identity.Key, path string
 	if *c.asJSON {
 		return printJSON(out, sent{path, *c.receipt, r})
 	}
-	_, err = fmt.Fprintf(out, "sent:    %s (%d bytes) as %q to round %d\nreceipt: %s, of %s\n", path, len(data), r.Client, r.Round, *c.receipt, r.Time.Format(time.RFC3339))
+	_, err = fmt.Fprintf(out, "sent:    %s (%d bytes) as %q to round %d\nreceipt: %s, of %s\n", path, len(data), r.Client, r.Round, *c.receipt,
+		r.Time.Format(time.RFC3339))
 	return err
 }
 
@@ -242,7 +250,8 @@ func belongs(u *message, d *wire.Description, key *identity.Key) error {
 	case u.Client != key.Name:
 		return fmt.Errorf("the upload is of client %q; the key is %q's", u.Client, key.Name)
 	case u.Budget == nil && d.Privacy != nil:
-		return fmt.Errorf("the upload is a plain one and round %d is private (%v); it is not sent: compress with the round's budget, or join", d.Round, d.Privacy)
+		return fmt.Errorf("the upload is a plain one and round %d is private (%v); it is not sent: compress with the round's budget, or join",
+			d.Round, d.Privacy)
 	case u.Budget != nil && d.Privacy == nil:
 		return fmt.Errorf("the upload is of a private round (%v) and round %d is not private", u.Budget, d.Round)
 	case u.Budget != nil && *u.Budget != *d.Privacy:
@@ -319,7 +328,8 @@ servers each gets a share of the sums, which says nothing without the other's: g
 				made = e == nil
 			}
 			if d.Privacy != nil && err == nil && u.Budget != nil && (*fresh || !made && d.State != wire.Closed) {
-				return usagef("%s is an upload of a private round already (round %d, %v), which may have been sent: another of the same images spends a budget a second time; if that is meant, or it never left this machine, move the file away", path, u.Round, u.Budget)
+				return usagef("%s is an upload of a private round already (round %d, %v), which may have been sent: another of the same images "+
+					"spends a budget a second time; if that is meant, or it never left this machine, move the file away", path, u.Round, u.Budget)
 			}
 			if d.State == wire.Closed {
 				if made {
@@ -345,14 +355,16 @@ servers each gets a share of the sums, which says nothing without the other's: g
 			if err != nil {
 				return err
 			}
-			set := map[string]string{"model": graph, "client": key.Name, "round": fmt.Sprint(d.Round), "output": path, "scope": fmt.Sprintf("client %q at %s", key.Name, strings.TrimRight(strings.ToLower(args[0]), "/"))}
+			set := map[string]string{"model": graph, "client": key.Name, "round": fmt.Sprint(d.Round), "output": path,
+				"scope": fmt.Sprintf("client %q at %s", key.Name, strings.TrimRight(strings.ToLower(args[0]), "/"))}
 			if p := making.Lookup("precision"); !p.Changed && len(d.Precisions) > 0 {
 				set["precision"] = d.Precisions[0]
 			}
 			if p := making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {
 				n := min(d.Calibrate, moments.MaxCalibration) // more leave only if the client says so
 				set["calibrate"] = fmt.Sprint(n)
-				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points; the upload holds features of up to %d single images (docs/sets.md); --calibrate 0 sends none\n", d.Calibrate, n)
+				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points; the upload holds features of up to %d single images "+
+					"(docs/sets.md); --calibrate 0 sends none\n", d.Calibrate, n)
 			}
 			if b := d.Privacy; b != nil {
 				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon), fmt.Sprint(b.Delta), fmt.Sprint(b.Points)

@@ -67,7 +67,8 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{joinCommand, keyCommand, compressCommand, sendCommand, predictCommand, inspectCommand, approveCommand, benchCommand, versionCommand}
+	return []command{joinCommand, keyCommand, compressCommand, sendCommand, predictCommand, inspectCommand, approveCommand, benchCommand,
+		versionCommand}
 }
 
 func main() {
@@ -86,7 +87,8 @@ func main() {
 func execute(ctx context.Context, args []string, out, log io.Writer) (code int) {
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(log, "fmp-edge: internal error: %v\nfmp-edge: this is a fault of the program, not of your input; please report it with the command you ran\n", r)
+			fmt.Fprintf(log, "fmp-edge: internal error: %v\nfmp-edge: this is a fault of the program, not of your input; please report it with "+
+				"the command you ran\n", r)
 			code = exitFailed
 		}
 	}()
@@ -132,7 +134,8 @@ func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 		run := c.flags(f)
 		err := f.Parse(args[1:])
 		if errors.Is(err, pflag.ErrHelp) {
-			_, err := fmt.Fprintf(out, "%s\n\nUsage:\n  fmp-edge %s %s\n\nExamples:\n%s\n\nFlags:\n%s", c.short, c.name, c.args, c.example, f.FlagUsages())
+			_, err := fmt.Fprintf(out, "%s\n\nUsage:\n  fmp-edge %s %s\n\nExamples:\n%s\n\nFlags:\n%s", c.short, c.name, c.args, c.example,
+				f.FlagUsages())
 			return err
 		}
 		if err != nil {
@@ -148,7 +151,8 @@ func help(out io.Writer) error {
 	for _, c := range commands() {
 		text += fmt.Sprintf("  %-10s %s\n", c.name, c.short)
 	}
-	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 a file is missing, 4 the round is closed, 130 interrupted, 134 out of memory or a fault of the program.\n"
+	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 a file is missing, 4 the round " +
+		"is closed, 130 interrupted, 134 out of memory or a fault of the program.\n"
 	_, err := io.WriteString(out, text)
 	return err
 }

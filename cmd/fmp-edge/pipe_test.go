@@ -31,12 +31,13 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	write(t, labels, []byte{0, 0, 8, 1, 0, 0, 0, 1, 3})
 	out := filepath.Join(dir, "upload")
 	for name, args := range map[string][]string{
-		"a model":            {"compress", list, "--model", pipe("m.onnx"), "--client", "a", "-o", out},
-		"an index":           {"compress", pipe("index.csv"), "--model", client, "--client", "a", "-o", out},
-		"an image":           {"compress", list, "--model", client, "--client", "a", "-o", out},
-		"IDX images":         {"compress", pipe("images"), "--labels", labels, "--model", client, "--client", "a", "-o", out},
-		"IDX labels":         {"compress", labels, "--labels", pipe("labels.gz"), "--model", client, "--client", "a", "-o", out},
-		"feature rows":       {"compress", "--rows", pipe("rows.npy"), "--labels", pipe("labels.npy"), "--model", embedding, "--client", "a", "-o", out},
+		"a model":    {"compress", list, "--model", pipe("m.onnx"), "--client", "a", "-o", out},
+		"an index":   {"compress", pipe("index.csv"), "--model", client, "--client", "a", "-o", out},
+		"an image":   {"compress", list, "--model", client, "--client", "a", "-o", out},
+		"IDX images": {"compress", pipe("images"), "--labels", labels, "--model", client, "--client", "a", "-o", out},
+		"IDX labels": {"compress", labels, "--labels", pipe("labels.gz"), "--model", client, "--client", "a", "-o", out},
+		"feature rows": {"compress", "--rows", pipe("rows.npy"), "--labels", pipe("labels.npy"), "--model", embedding, "--client", "a",
+			"-o", out},
 		"an upload":          {"inspect", pipe("got.upload")},
 		"a measured model":   {"bench", "--model", pipe("bench.onnx")},
 		"an inspected model": {"inspect", pipe("inspect.onnx")},

@@ -56,26 +56,33 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 	f.Float64Var(&b.Delta, "delta", privacy.DefaultDelta, "delta of a private round")
 	f.StringVar(&b.Unit, "unit", privacy.Example, "what a private round protects: example or client")
 	f.StringVar(&b.Relation, "relation", privacy.AddRemove, "neighbours of a private round: add-remove or replace-one")
-	f.StringVar(&b.Noise, "noise", privacy.Local, "who adds the noise of a private round: local (this client), trusted (the server, which then sees the sums) or two-servers (each adds its own; writes a share for each)")
+	f.StringVar(&b.Noise, "noise", privacy.Local, "who adds the noise of a private round: local (this client), trusted (the server, which "+
+		"then sees the sums) or two-servers (each adds its own; writes a share for each)")
 	f.IntVar(&b.Points, "points", 0, "most images of one client of a private round, where a client is the unit or there are two servers")
 	return privateFlags{
 		budget:     b,
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
-		ledger:     f.String("ledger", "", "file of what private rounds spent on each image (default: fmp/spent.jsonl in the user's folder for configuration)"),
-		redraw:     f.Bool("redraw", false, "draw the noise of a private upload that was made before a second time, and spend its budget a second time"),
+		ledger: f.String("ledger", "", "file of what private rounds spent on each image (default: fmp/spent.jsonl in the user's folder "+
+			"for configuration)"),
+		redraw: f.Bool("redraw", false, "draw the noise of a private upload that was made before a second time, and spend its budget a "+
+			"second time"),
 	}
 }
 
-const maxEpsilonHelp = "largest epsilon that private rounds may spend on any image in all, this one and those of the ledger together; 0 is any"
+const maxEpsilonHelp = "largest epsilon that private rounds may spend on any image in all, this one and those of the ledger together; 0 " +
+	"is any"
 
-// fits returns an error where a private round's flags are missing, or given with a graph of another round: an upload that is taken for a private one is the worst that can happen.
+// fits returns an error where a private round's flags are missing, or given with a graph of another round: an upload that is taken for a
+// private one is the worst that can happen.
 func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	if private && !f.Changed("epsilon") {
-		return usagef("compress: %s is the client graph of a private round: give --epsilon, and --delta, --unit, --relation, --noise and --points as the round has them", model)
+		return usagef("compress: %s is the client graph of a private round: give --epsilon, and --delta, --unit, --relation, --noise and "+
+			"--points as the round has them", model)
 	}
 	for _, name := range budgetNames {
 		if !private && f.Changed(name) {
-			return usagef("compress: --%s is of private rounds, and %s is not the client graph of one (fmp fuse --upload private makes that): its upload would be a plain one", name, model)
+			return usagef("compress: --%s is of private rounds, and %s is not the client graph of one (fmp fuse --upload private makes that): "+
+				"its upload would be a plain one", name, model)
 		}
 	}
 	if !private {
@@ -90,7 +97,8 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	return nil
 }
 
-// compressPrivate makes a message of a private round and writes it, unless it was made before: then that one is kept, as noise that is drawn again over the same sums averages out.
+// compressPrivate makes a message of a private round and writes it, unless it was made before: then that one is kept, as noise that is
+// drawn again over the same sums averages out.
 func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, src imagefile.Source, stdout, log io.Writer) error {
 	b, f := *c.private.budget, cl.Manifest
 	path := *c.private.ledger
@@ -123,7 +131,8 @@ func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, sr
 		return c.keep(kept, w, stdout, log)
 	}
 	if data, err := regularfile.ReadFile(w.Upload, federate.MaxBytes); err == nil && federate.IsRelease(data) && !*c.private.redraw {
-		return usagef("compress: %s is an upload of a private round already, of other images, another round or another budget: give another file with -o, or move it away", w.Upload)
+		return usagef("compress: %s is an upload of a private round already, of other images, another round or another budget: give another "+
+			"file with -o, or move it away", w.Upload)
 	}
 	messages, err := messages(cl, im, w)
 	if err != nil {
@@ -190,12 +199,14 @@ func (c *compressing) keep(s *privacy.Spending, w released, stdout, log io.Write
 	for _, f := range s.Files {
 		data, err := regularfile.ReadFile(f.Path, federate.MaxBytes)
 		if err != nil || models.DigestBytes(data) != f.Sha256 {
-			return usagef("compress: the upload of these images for round %d was made on %s, and %s is not there any more as it was: noise that is drawn again spends epsilon %g again; bring the file back, or give --redraw",
+			return usagef("compress: the upload of these images for round %d was made on %s, and %s is not there any more as it was: noise that "+
+				"is drawn again spends epsilon %g again; bring the file back, or give --redraw",
 				s.Round, s.Time.Format(time.RFC3339), f.Path, s.Budget.Epsilon)
 		}
 		messages = append(messages, data)
 	}
-	fmt.Fprintf(log, "fmp-edge: the upload of these images for round %d was made on %s; it is given again, and nothing is spent\n", s.Round, s.Time.Format(time.RFC3339))
+	fmt.Fprintf(log, "fmp-edge: the upload of these images for round %d was made on %s; it is given again, and nothing is spent\n", s.Round,
+		s.Time.Format(time.RFC3339))
 	return c.writeMessages(messages, w, stdout)
 }
 
@@ -218,7 +229,8 @@ func (c *compressing) writeMessages(messages [][]byte, w released, stdout io.Wri
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(stdout, "private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload, w.Bytes, w.Classes, w.Coordinates, w.Budget)
+	_, err := fmt.Fprintf(stdout, "private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload, w.Bytes,
+		w.Classes, w.Coordinates, w.Budget)
 	return err
 }
 

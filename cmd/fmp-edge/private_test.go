@@ -27,8 +27,8 @@ func privateGraph(t *testing.T) string {
 	return path
 }
 
-// TestCompressPrivate: images become clipped sums in whole numbers; this client's noise is in them where it is asked for, and new each time;
-// the message states no number of images.
+// TestCompressPrivate: images become clipped sums in whole numbers; this client's noise is in them where it is asked for, and new each
+// time; the message states no number of images.
 func TestCompressPrivate(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	im, labels := blobs(40)
@@ -42,7 +42,8 @@ func TestCompressPrivate(t *testing.T) {
 	compress := func(name string, args ...string) *federate.Release {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		run(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", path, filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, args...)...)
+		run(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", path, filepath.Join(dir, "images"), "--labels",
+			filepath.Join(dir, "labels")}, args...)...)
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +150,8 @@ func TestCompressPrivate(t *testing.T) {
 		"points is 0":                  {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
 	} {
 		var out, log bytes.Buffer
-		if code := execute(context.Background(), append(append([]string{"compress"}, source...), args...), &out, &log); code != exitUsage || !strings.Contains(log.String(), want) {
+		if code := execute(context.Background(), append(append([]string{"compress"}, source...), args...), &out, &log); code != exitUsage ||
+			!strings.Contains(log.String(), want) {
 			t.Errorf("%v: exit code %d, %s; want one that says %q", args, code, log.String(), want)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "no")); err == nil {

@@ -55,7 +55,8 @@ func checkSigned(f *pflag.FlagSet, model, digest string, given []byte) error {
 // server hands out, unless they name another. The graph is used only if it has the round's SHA-256, so that the flags are then done with.
 func checkRound(f *pflag.FlagSet, d *wire.Description) error {
 	if f.Lookup(signedBy).Value.String() != "" && f.Lookup(signatureOf).Value.String() == "" && len(d.GraphSignature) == 0 {
-		return usagef("round %d comes without a signature of its client graph, and --%s asks for one: have the server's people put it beside the graph (fmp sign), or give it with --%s; nothing was sent",
+		return usagef("round %d comes without a signature of its client graph, and --%s asks for one: have the server's people put it beside "+
+			"the graph (fmp sign), or give it with --%s; nothing was sent",
 			d.Round, signedBy, signatureOf)
 	}
 	if p := f.Lookup("calibrate"); p.Changed && p.Value.String() != "0" && p.Value.String() != fmt.Sprint(d.Calibrate) {

@@ -19,8 +19,8 @@ func main() {
 	select {}
 }
 
-// answer calls a method: its name, parameters (JSON), bytes or null, a function from a path to the file's bytes or null, and one that takes progress or null.
-// It returns {json, data}, or {error}.
+// answer calls a method: its name, parameters (JSON), bytes or null, a function from a path to the file's bytes or null, and one that takes
+// progress or null. It returns {json, data}, or {error}.
 func answer(s *session, args []js.Value) (out map[string]any) {
 	defer func() {
 		if r := recover(); r != nil {

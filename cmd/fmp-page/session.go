@@ -1,5 +1,5 @@
-// Command fmp-page is the client, and the classifier, in a browser's WebAssembly. It links what fmp-edge links, so that uploads are equal byte for byte,
-// but for network and files: these are the page's (pipeline/page), which calls the program in a Web Worker.
+// Command fmp-page is the client, and the classifier, in a browser's WebAssembly. It links what fmp-edge links, so that uploads are equal
+// byte for byte, but for network and files: these are the page's (pipeline/page), which calls the program in a Web Worker.
 package main
 
 import (
@@ -117,7 +117,8 @@ func (s *session) describe(q *request) (any, []byte, error) {
 		return nil, nil, fmt.Errorf("the client graph has %d bytes; allowed are %d", d.GraphBytes, wire.MaxGraph)
 	}
 	if d.Privacy != nil {
-		return nil, nil, fmt.Errorf("round %d is private (%v), and a page keeps no ledger of what was spent: take part with fmp-edge join --private; nothing was read and nothing sent", d.Round, d.Privacy)
+		return nil, nil, fmt.Errorf("round %d is private (%v), and a page keeps no ledger of what was spent: take part with fmp-edge join "+
+			"--private; nothing was read and nothing sent", d.Round, d.Privacy)
 	}
 	s.round = d
 	return struct {
@@ -159,7 +160,8 @@ func (s *session) open(q *request) (any, []byte, error) {
 		return nil, nil, fmt.Errorf("client graph: %w", err)
 	}
 	if c.Private() {
-		return nil, nil, errors.New("the client graph is one of private rounds, and a page keeps no ledger of what was spent: use fmp-edge compress --epsilon")
+		return nil, nil, errors.New("the client graph is one of private rounds, and a page keeps no ledger of what was spent: use fmp-edge " +
+			"compress --epsilon")
 	}
 	s.client, s.scope, s.approved = c, p.Scope, client.Memory{Lines: p.Approved}
 	return s.judge()
@@ -170,8 +172,10 @@ func (s *session) judge() (any, []byte, error) {
 	f, a := s.client.Manifest, s.client.Apart
 	first, err := s.client.Trust(&s.approved, s.scope)
 	s.trusted = err == nil
-	i := graphInfo{Digest: f.Digest, Classes: names(f), Height: s.client.Fit.H, Width: s.client.Fit.W, Channels: s.client.Fit.Ch, Features: f.Dx, Most: most(f),
-		Extractor: a.Extractor, Shipped: client.Shipped[a.Extractor], Nodes: a.Nodes, Numbers: a.Numbers, First: first, Approved: s.approved.Lines}
+	i := graphInfo{Digest: f.Digest, Classes: names(f), Height: s.client.Fit.H, Width: s.client.Fit.W, Channels: s.client.Fit.Ch,
+		Features: f.Dx, Most: most(f),
+		Extractor: a.Extractor, Shipped: client.Shipped[a.Extractor], Nodes: a.Nodes, Numbers: a.Numbers, First: first,
+		Approved: s.approved.Lines}
 	var changed *client.ChangedError
 	switch {
 	case errors.As(err, &changed):
@@ -280,7 +284,8 @@ func (s *session) compress(q *request) (any, []byte, error) {
 	if !s.trusted {
 		return nil, nil, errors.New("the extractor is not approved: nothing was read")
 	}
-	u, left, err := s.client.Upload(context.Background(), &counted{Source: src, tell: q.progress}, client.Options{Skip: p.Skip, AtLeast: max(1, p.AtLeast)}, p.Name)
+	u, left, err := s.client.Upload(context.Background(), &counted{Source: src, tell: q.progress},
+		client.Options{Skip: p.Skip, AtLeast: max(1, p.AtLeast)}, p.Name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -316,7 +321,8 @@ func (s *session) explain(q *request) (any, []byte, error) {
 		return nil, nil, err
 	}
 	if d := s.round; d != nil && (l.Round != d.Round || l.Model != d.Graph) {
-		return nil, nil, fmt.Errorf("the upload is for round %d with client graph %s; the server's are %d and %s", l.Round, l.Model, d.Round, d.Graph)
+		return nil, nil, fmt.Errorf("the upload is for round %d with client graph %s; the server's are %d and %s", l.Round, l.Model, d.Round,
+			d.Graph)
 	}
 	if s.key != nil && l.Client != s.key.Name {
 		return nil, nil, fmt.Errorf("the upload is of client %q; the key is %q's", l.Client, s.key.Name)
@@ -355,7 +361,8 @@ func (s *session) leaving(data []byte) (*leaving, error) {
 		return nil, err
 	}
 	p := u.Points
-	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round, Model: u.Model, Precision: u.Precision, Images: u.N, Features: p.Dx}
+	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round, Model: u.Model, Precision: u.Precision,
+		Images: u.N, Features: p.Dx}
 	width := p.Dx + p.C
 	var points [][]float32
 	for i := range p.N {
@@ -468,7 +475,8 @@ func (s *session) openClassifier(q *request) (any, []byte, error) {
 	c.Batch, s.classifier = 1, c
 	_, sets := m.Graph.Output(models.SetOutput)
 	_, intervals := m.Graph.Output("low")
-	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H, "width": c.Fit.W, "sets": sets, "intervals": intervals}, nil, nil
+	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H, "width": c.Fit.W, "sets": sets, "intervals": intervals},
+		nil, nil
 }
 
 // predicted is the prediction of one image.

@@ -102,8 +102,8 @@ func ask(t *testing.T, s *session, method string, params any, q *request, refuse
 	return fields, data
 }
 
-// TestUpload: a page's upload has the bytes of the upload that the client makes of the same folder, whatever the order of the files; progress counts every
-// image, and what is shown of the upload is what is in it.
+// TestUpload: a page's upload has the bytes of the upload that the client makes of the same folder, whatever the order of the files;
+// progress counts every image, and what is shown of the upload is what is in it.
 func TestUpload(t *testing.T) {
 	dir, paths, read := photographs(t)
 	data := graph(t)
@@ -141,7 +141,8 @@ func TestUpload(t *testing.T) {
 		t.Errorf("the page's upload has sha256 %s; the client's %s", models.DigestBytes(got), models.DigestBytes(want))
 	}
 	rows := shown["points"].([]any)
-	if shown["images"] != 30. || len(rows) != 10 || shown["bytes"] != float64(len(got)) || rows[4].(map[string]any)["images"] != 3. || rows[4].(map[string]any)["class"] != 4. {
+	if shown["images"] != 30. || len(rows) != 10 || shown["bytes"] != float64(len(got)) || rows[4].(map[string]any)["images"] != 3. ||
+		rows[4].(map[string]any)["class"] != 4. {
 		t.Errorf("the upload is shown as %v", shown)
 	}
 	again, _ := ask(t, s, "explain", nil, &request{data: got}, "")
@@ -162,7 +163,8 @@ func TestShaded(t *testing.T) {
 	}
 }
 
-// TestExtractorOfAnother: the first extractor of a server is trusted and kept, another in its place refused until it is approved, and nothing is read before.
+// TestExtractorOfAnother: the first extractor of a server is trusted and kept, another in its place refused until it is approved, and
+// nothing is read before.
 func TestExtractorOfAnother(t *testing.T) {
 	_, paths, read := photographs(t)
 	changed := func(by float32) []byte {
@@ -187,7 +189,8 @@ func TestExtractorOfAnother(t *testing.T) {
 	if refused, _ := second["refused"].(string); !strings.Contains(refused, "not the one that was approved") {
 		t.Fatalf("another extractor: %v", second)
 	}
-	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, &request{read: func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }}, "not approved")
+	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths},
+		&request{read: func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }}, "not approved")
 	third, _ := ask(t, s, "approve", nil, &request{}, "")
 	if third["refused"] != nil || third["approved"] == first["approved"] {
 		t.Fatalf("after approval: %v", third)
@@ -195,7 +198,8 @@ func TestExtractorOfAnother(t *testing.T) {
 	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, &request{read: read}, "")
 }
 
-// TestReceipt: a request is signed by the key, and a receipt is taken only of the server's key and for what was sent; private rounds are refused.
+// TestReceipt: a request is signed by the key, and a receipt is taken only of the server's key and for what was sent; private rounds are
+// refused.
 func TestReceipt(t *testing.T) {
 	_, paths, read := photographs(t)
 	data := graph(t)
@@ -204,8 +208,9 @@ func TestReceipt(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := func(k *identity.Key) string { r := &wire.Receipt{}; r.Sign(k); return r.Server }
-	d := wire.Description{Round: 7, State: wire.Open, Now: time.Now(), Deadline: time.Now().Add(time.Hour), Graph: models.DigestBytes(data), GraphBytes: int64(len(data)),
-		MaxPoints: 100, MaxBytes: 1 << 20, Precisions: []string{"int8"}, ServerKey: key(server)}
+	d := wire.Description{Round: 7, State: wire.Open, Now: time.Now(), Deadline: time.Now().Add(time.Hour), Graph: models.DigestBytes(data),
+		GraphBytes: int64(len(data)),
+		MaxPoints:  100, MaxBytes: 1 << 20, Precisions: []string{"int8"}, ServerKey: key(server)}
 	list := func(d wire.Description) []byte {
 		text, err := json.Marshal(map[string]any{"rounds": []wire.Description{d}})
 		if err != nil {
@@ -215,7 +220,8 @@ func TestReceipt(t *testing.T) {
 	}
 	s := &session{}
 	private := d
-	private.Privacy = &privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local, Points: 10}
+	private.Privacy = &privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local,
+		Points: 10}
 	ask(t, s, "round", nil, &request{data: list(private)}, "private")
 	about, _ := ask(t, s, "round", nil, &request{data: list(d)}, "")
 	if about["graph_path"] != "/v1/rounds/7/graph" {
@@ -234,7 +240,8 @@ func TestReceipt(t *testing.T) {
 		t.Fatal(err)
 	}
 	statement := identity.Statement{Purpose: identity.Upload, Round: 7, Client: "shop 1", Graph: d.Graph, Content: models.DigestBytes(upload)}
-	if !identity.Verify(k.Public(), statement, wire.Signature(headers["Authorization"].(string))) || signed["path"] != "/v1/rounds/7/uploads/shop%201" {
+	if !identity.Verify(k.Public(), statement, wire.Signature(headers["Authorization"].(string))) ||
+		signed["path"] != "/v1/rounds/7/uploads/shop%201" {
 		t.Errorf("the request is %v", signed)
 	}
 	r := wire.Receipt{Round: 7, Client: "shop 1", Graph: d.Graph, Upload: models.DigestBytes(upload), Time: time.Now()}

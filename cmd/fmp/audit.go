@@ -36,9 +36,9 @@ everything but, of each of twice as many images (or clients) as the round has, a
 stands the best that anybody can do against the noise, d' = 1/sigma, and the lower bound on epsilon that the right guesses prove
 (Steinke, Nasr and Jagielski 2023): it must not be above the epsilon that the run states.
 
-Of a round whose noise is local or of two servers the client is attacked by a malicious server as well, with client graphs that it makes for the
-purpose: 50 releases a round, half of them with one white image among drawn ones, of which the server knows all others. Graphs that the client refuses are
-named.`,
+Of a round whose noise is local or of two servers the client is attacked by a malicious server as well, with client graphs that it
+makes for the purpose: 50 releases a round, half of them with one white image among drawn ones, of which the server knows all others.
+Graphs that the client refuses are named.`,
 		Example: `  fmp audit runs/cifar10-1a2b3c4d
   fmp audit docs/results/privacy/runs/RUN --rounds 50 --json`,
 		Args: exactArgs("RUN"),
@@ -116,7 +116,8 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, rounds int
 
 // print writes the attacks on one partition, one a line.
 func (a *audited) print(b *strings.Builder) {
-	fmt.Fprintf(b, "%s, %s, %d clients, %d rounds\n%-34s %6s %10s   %s\n", a.Dataset, a.Partition, a.Clients, a.Rounds, "", "AUC", "TPR at 1%", "in theory")
+	fmt.Fprintf(b, "%s, %s, %d clients, %d rounds\n%-34s %6s %10s   %s\n", a.Dataset, a.Partition, a.Clients, a.Rounds, "", "AUC", "TPR at 1%",
+		"in theory")
 	line := func(name string, k audit.Attack) {
 		fmt.Fprintf(b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR, k.TheoryAUC, k.TheoryTPR, k.TheoryD)
 	}
@@ -125,7 +126,8 @@ func (a *audited) print(b *strings.Builder) {
 	}
 	if v := a.Private; v != nil {
 		line(fmt.Sprintf("private, epsilon %g, %s", v.Budget.Epsilon, v.Budget.Unit), v.Attack)
-		fmt.Fprintf(b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f (confidence %g); stated is %g\n", v.Right, v.Guesses, v.Canaries, v.Epsilon, v.Confidence, v.Budget.Epsilon)
+		fmt.Fprintf(b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f (confidence %g); stated is %g\n", v.Right, v.Guesses,
+			v.Canaries, v.Epsilon, v.Confidence, v.Budget.Epsilon)
 	}
 	a.printServer(b)
 }
@@ -135,12 +137,14 @@ func (a *audited) printServer(b *strings.Builder) {
 	if len(a.Server) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "a malicious server's client graphs, epsilon %g stated\n%-64s %8s %6s %6s   %s\n", a.Private.Budget.Epsilon, "", "moved", "AUC", "best", "epsilon at least")
+	fmt.Fprintf(b, "a malicious server's client graphs, epsilon %g stated\n%-64s %8s %6s %6s   %s\n", a.Private.Budget.Epsilon, "", "moved",
+		"AUC", "best", "epsilon at least")
 	for _, c := range a.Server {
 		if c.Refused != "" {
 			fmt.Fprintf(b, "%-64s refused: %s\n", c.Name, c.Refused)
 			continue
 		}
-		fmt.Fprintf(b, "%-64s %8.3f %6.3f %6.3f   %.3f (%d of %d guesses right)\n", c.Name, c.Moved, c.AUC, c.TheoryAUC, c.Epsilon, c.Right, c.Guesses)
+		fmt.Fprintf(b, "%-64s %8.3f %6.3f %6.3f   %.3f (%d of %d guesses right)\n", c.Name, c.Moved, c.AUC, c.TheoryAUC, c.Epsilon, c.Right,
+			c.Guesses)
 	}
 }

@@ -25,7 +25,8 @@ func TestAudit(t *testing.T) {
 		}
 		return out
 	}
-	ok("run", "--dataset.test", "1000", "--seeds", "1", "--clients", "8", "--points", "10", "--methods", "FMP,FMP-DP", "--privacy.epsilon", "8", "--scores.coverage=false", "--out", dir, "--keep-models")
+	ok("run", "--dataset.test", "1000", "--seeds", "1", "--clients", "8", "--points", "10", "--methods", "FMP,FMP-DP", "--privacy.epsilon",
+		"8", "--scores.coverage=false", "--out", dir, "--keep-models")
 	if code, _, _ := runFMP(t, "audit", filepath.Dir(dir)); code != exitMissing {
 		t.Errorf("the audit of a folder that is no run: exit code %d", code)
 	}
@@ -49,7 +50,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditServer: no client graph that a malicious server makes proves more than the round states, or tells of an image by absence; those that must be refused are.
+// TestAuditServer: no client graph that a malicious server makes proves more than the round states, or tells of an image by absence; those
+// that must be refused are.
 func TestAuditServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a run on the digits")
@@ -57,7 +59,8 @@ func TestAuditServer(t *testing.T) {
 	emptyCache(t)
 	dir := filepath.Join(t.TempDir(), "run")
 	for _, args := range [][]string{
-		{"run", "--dataset.test", "200", "--seeds", "1", "--clients", "2", "--points", "10", "--methods", "FMP,FMP-DP", "--privacy.epsilon", "2", "--privacy.noise", "local", "--scores.coverage=false", "--out", dir},
+		{"run", "--dataset.test", "200", "--seeds", "1", "--clients", "2", "--points", "10", "--methods", "FMP,FMP-DP", "--privacy.epsilon", "2",
+			"--privacy.noise", "local", "--scores.coverage=false", "--out", dir},
 		{"audit", dir, "--rounds", "20", "--json"},
 	} {
 		code, text, log := runFMP(t, args...)

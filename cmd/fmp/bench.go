@@ -31,9 +31,10 @@ func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a data set's shipped models on both engines, side by side",
-		Long: `Run extractor, embedding, predictor (of attention blocks) and client graph of a data set, as they come with the program, with the sizes of a run's defaults, on the ONNX
-Runtime and on the pure Go engine, and print how long one call takes and the ratio of the two. Times
-depend on what else the machine does; the ratio does so less. fmp onnx bench measures any other model.`,
+		Long: `Run extractor, embedding, predictor (of attention blocks) and client graph of a data set, as they come with the
+program, with the sizes of a run's defaults, on the ONNX Runtime and on the pure Go engine, and print how long one call takes
+and the ratio of the two. Times depend on what else the machine does; the ratio does so less. fmp onnx bench measures any
+other model.`,
 		Example: `  fmp bench
   fmp bench --dataset cifar10 --threads 1 --seconds 5`,
 		Args: noArgs,
@@ -56,7 +57,8 @@ depend on what else the machine does; the ratio does so less. fmp onnx bench mea
 		for _, w := range benchWork(cfg) {
 			data, err := assets.Model(cfg.Dataset.Name, w.kind)
 			if err != nil {
-				return usageError(fmt.Errorf("%w; give --dataset %s, or measure a model of your own with fmp onnx bench", err, suggest.Or(assets.Datasets()...)))
+				return usageError(fmt.Errorf("%w; give --dataset %s, or measure a model of your own with fmp onnx bench", err,
+					suggest.Or(assets.Datasets()...)))
 			}
 			m, err := serde.Unmarshal(data)
 			if err != nil {
@@ -66,7 +68,8 @@ depend on what else the machine does; the ratio does so less. fmp onnx bench mea
 			if err != nil {
 				return fmt.Errorf("the shipped %s for %s: %w", w.kind, cfg.Dataset.Name, err)
 			}
-			b := benchedModel{w.kind, w.work, benchReport{Model: "models/" + cfg.Dataset.Name + "/" + w.kind + ".onnx", Batch: w.items, Threads: cfg.Engine.Threads, Inputs: map[string]string{}}}
+			b := benchedModel{w.kind, w.work, benchReport{Model: "models/" + cfg.Dataset.Name + "/" + w.kind + ".onnx", Batch: w.items,
+				Threads: cfg.Engine.Threads, Inputs: map[string]string{}}}
 			for name, t := range feeds {
 				b.Inputs[name] = t.String()
 			}
@@ -105,7 +108,8 @@ func benchWork(c experiment.Config) []workload {
 	return []workload{
 		{models.KindExtractor, "256 images to features", 256, nil},
 		{models.KindEmbedding, fmt.Sprintf("uploads of %d clients of %d points", clients, n), clients, []string{dim("n", n)}},
-		{models.KindPredictor, fmt.Sprintf("%d draws of %d points from %d", samples, fresh, clients*n), samples, []string{dim("contexts", 1), dim("n", clients*n), dim("fresh", fresh)}},
+		{models.KindPredictor, fmt.Sprintf("%d draws of %d points from %d", samples, fresh, clients*n), samples,
+			[]string{dim("contexts", 1), dim("n", clients*n), dim("fresh", fresh)}},
 		{models.KindClient, fmt.Sprintf("%d images to an upload", n), n, nil},
 	}
 }

@@ -44,7 +44,8 @@ the test images.`,
 		Args: noArgs,
 	}
 	aliases := maps.Clone(runAliases)
-	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.", "federation.points", "conjugate.", "seeds", "seed")
+	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.", "federation.points", "conjugate.", "seeds",
+		"seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -69,8 +70,10 @@ the test images.`,
 		}
 		defer p.Close()
 		c := p.Config
-		res := measuredDomains{Dataset: c.Dataset.Name, Kinds: domains.Kinds, Severities: domains.Severities, Points: c.Federation.Points, Alpha: alpha, Repeats: c.Seeds}
-		if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Points: res.Points, Rivals: domains.Rivals, Repeats: res.Repeats, Samples: c.Conjugate.Samples, Alpha: alpha, Seed: c.Seed,
+		res := measuredDomains{Dataset: c.Dataset.Name, Kinds: domains.Kinds, Severities: domains.Severities, Points: c.Federation.Points,
+			Alpha: alpha, Repeats: c.Seeds}
+		if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Points: res.Points, Rivals: domains.Rivals, Repeats: res.Repeats,
+			Samples: c.Conjugate.Samples, Alpha: alpha, Seed: c.Seed,
 			Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
 			return err
 		}
@@ -84,7 +87,8 @@ the test images.`,
 
 func (r *measuredDomains) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n%-40s %8s %8s %8s %8s\n", r.Dataset, r.Points, r.Alpha, r.Repeats, "", "known domain", "unknown kind", "", "ACC", "NLL", "ACC", "NLL")
+	fmt.Fprintf(&b, "%s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n%-40s %8s %8s %8s %8s\n", r.Dataset, r.Points, r.Alpha,
+		r.Repeats, "", "known domain", "unknown kind", "", "ACC", "NLL", "ACC", "NLL")
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "%-40s %8.3f %8.3f", row.Name, row.Known.ACC, row.Known.NLL)
 		if row.Unknown != nil {

@@ -35,14 +35,14 @@ func newBenchPeersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peers",
 		Short: "Measure fits, predictions, networks and training beside other programs",
-		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine, features, steps of training, Table I) and the
-same with other programs, in turns on one thread, and print the processor time that it takes, medians, least and most, and how many times as long
-the others take. A product of matrices says how fast the machine is. The last rows are of sizes that could be a wall, with nobody beside them. All
-of it takes ten minutes.
+		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine, features, steps of
+training, Table I) and the same with other programs, in turns on one thread, and print the processor time that it takes,
+medians, least and most, and how many times as long the others take. A product of matrices says how fast the machine is. The
+last rows are of sizes that could be a wall, with nobody beside them. All of it takes ten minutes.
 
-scikit-learn, scipy, numpy, tract and Python's onnxruntime are run by the script in the source tree's bench/peers, in a virtual environment that
-make bench-peers makes; PyTorch where somebody has installed it there. What is not at hand is said to be. ort is the ONNX Runtime, with a graph
-of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
+scikit-learn, scipy, numpy, tract and Python's onnxruntime are run by the script in the source tree's bench/peers, in a virtual
+environment that make bench-peers makes; PyTorch where somebody has installed it there. What is not at hand is said to be. ort is the
+ONNX Runtime, with a graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		Example: `  fmp bench peers
   fmp bench peers --only ResNet
   fmp bench peers --runs 15 --json`,
@@ -67,7 +67,8 @@ of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		}
 		b := &bench.Bench{Peers: bench.Peers(folder), Data: cfg.Dataset.Dir}
 		if !b.Peers.Ready() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s has no peer.py and venv: other programs but the ONNX Runtime are left out (make bench-peers makes it)\n", folder)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s has no peer.py and venv: other programs but the ONNX Runtime are left out (make "+
+				"bench-peers makes it)\n", folder)
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
@@ -96,7 +97,8 @@ of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n", out.Runs, out.Go, out.Instructions)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n", out.Runs,
+			out.Go, out.Instructions)
 		return err
 	}
 	return cmd

@@ -54,7 +54,8 @@ counts it; rounds of which 0 to 50% of the clients never come; uploads of each e
 curve of the likelihood ratio; 0.5 is chance).
 
 With a corpus of other classes (corpus.classes, or corpus.dataset) all is measured in open scope. Without a corpus and a predictor
-(dataset.splits.corpus 0) clients send moments: printed are accuracy and NLL under each attack, at 10 times the images, and under false scatters.`,
+(dataset.splits.corpus 0) clients send moments: printed are accuracy and NLL under each attack, at 10 times the images,
+and under false scatters.`,
 		Example: `  fmp bench round --dataset cifar10
   fmp bench round --dataset mnist --alpha 0.1 --json
   fmp bench round --dataset cifar10 --clients 100 --bad 20 --seeds 2
@@ -62,7 +63,8 @@ With a corpus of other classes (corpus.classes, or corpus.dataset) all is measur
 		Args: noArgs,
 	}
 	aliases := maps.Clone(runAliases)
-	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.", "federation.clients", "federation.points", "conjugate.", "seeds", "seed")
+	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.", "federation.clients", "federation.points",
+		"conjugate.", "seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.IntVar(&bad, "bad", 2, "clients that attack, fewer than half")
@@ -74,7 +76,8 @@ With a corpus of other classes (corpus.classes, or corpus.dataset) all is measur
 		}
 		cfg.Methods = []string{"FMP"}
 		if !(alpha >= 0 && alpha <= 1000) || bad < 1 || 2*bad >= cfg.Federation.Clients || test < 0 {
-			return usageErrorf("bench round: --alpha %v, --bad %d, --test %d; allowed are 0 to 1000, 1 to less than half of the %d clients, and from 0", alpha, bad, test, cfg.Federation.Clients)
+			return usageErrorf("bench round: --alpha %v, --bad %d, --test %d; allowed are 0 to 1000, 1 to less than half of the %d "+
+				"clients, and from 0", alpha, bad, test, cfg.Federation.Clients)
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
@@ -87,11 +90,13 @@ With a corpus of other classes (corpus.classes, or corpus.dataset) all is measur
 		}
 		defer p.Close()
 		c := p.Config
-		o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha, Bad: bad, Repeats: c.Seeds, Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
+		o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha, Bad: bad, Repeats: c.Seeds,
+			Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
 		bar := newProgress(cmd.ErrOrStderr())
 		defer bar.close()
 		o.Progress = bar.report
-		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha, Repeats: o.Repeats, Defences: attack.Defences}
+		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha,
+			Repeats: o.Repeats, Defences: attack.Defences}
 		if err := res.measure(cmd.Context(), p, o); err != nil {
 			return err
 		}
@@ -134,7 +139,8 @@ func (r *measuredRound) measure(ctx context.Context, p *experiment.Prepared, o a
 
 // momentsText writes the table of uploads of moments.
 func (r *measuredRound) momentsText(b *strings.Builder) {
-	fmt.Fprintf(b, "| ACC / NLL under | %s | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+3))
+	fmt.Fprintf(b, "| ACC / NLL under | %s | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "),
+		strings.Repeat(" --- |", len(r.Defences)+3))
 	for i, a := range r.Moments {
 		fmt.Fprintf(b, "| %s |", a.Attack)
 		for d := range r.Defences {
@@ -158,12 +164,14 @@ func (r *measuredRound) text() string {
 	if r.Alpha > 0 {
 		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
 	}
-	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset, scope, partition, r.Clients, r.Points, r.Bad, r.Repeats)
+	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset, scope, partition, r.Clients, r.Points,
+		r.Bad, r.Repeats)
 	if r.Moments != nil {
 		r.momentsText(&b)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "| accuracy under | claimed | %s | counted | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+5))
+	fmt.Fprintf(&b, "| accuracy under | claimed | %s | counted | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "),
+		strings.Repeat(" --- |", len(r.Defences)+5))
 	line := func(name, claimed string, x []float64, more string) {
 		fmt.Fprintf(&b, "| %s | %s |", name, claimed)
 		for _, v := range x {
@@ -184,8 +192,10 @@ func (r *measuredRound) text() string {
 		line("largest loss", fmt.Sprintf("%g ×", attack.Multiples[i]), worst, " | | |")
 	}
 	if s := r.Sizes; s != nil {
-		fmt.Fprintf(&b, "\n| %d clients of %d images, %d of %d | ACC | NLL | ECE |\n| --- | --- | --- | --- |\n", s.LargeClients, s.Large, s.SmallClients, s.Small)
-		fmt.Fprintf(&b, "| as claimed | %.4f | %.4f | %.4f |\n| as counted | %.4f | %.4f | %.4f |\n", s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE, s.Counted.ACC, s.Counted.NLL, s.Counted.ECE)
+		fmt.Fprintf(&b, "\n| %d clients of %d images, %d of %d | ACC | NLL | ECE |\n| --- | --- | --- | --- |\n", s.LargeClients, s.Large,
+			s.SmallClients, s.Small)
+		fmt.Fprintf(&b, "| as claimed | %.4f | %.4f | %.4f |\n| as counted | %.4f | %.4f | %.4f |\n", s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE,
+			s.Counted.ACC, s.Counted.NLL, s.Counted.ECE)
 	}
 	for _, t := range []struct {
 		title string

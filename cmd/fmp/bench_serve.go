@@ -41,7 +41,8 @@ import (
 type servedLoad struct {
 	Clients int `json:"clients"`
 	Bytes   int `json:"bytes"` // of one upload
-	// Of a private round with two servers: bytes of the helper's share, milliseconds that a client takes to make the two, and memory of the helper.
+	// Of a private round with two servers: bytes of the helper's share, milliseconds that a client takes to make the two, and memory of the
+	// helper.
 	HelperBytes  int     `json:"helper_bytes,omitempty"`
 	ShareMS      float64 `json:"share_ms,omitempty"`
 	MemoryHelper float64 `json:"memory_helper_mib,omitempty"`
@@ -81,8 +82,8 @@ ones, and print how many a second got their receipt, how long each took, and the
 again and see that nothing is lost. Keys, uploads and signatures are made before the clock starts; a client of the benchmark
 and the server share this machine.
 
-With --two-servers the round is a private one with a leader and a helper (docs/privacy.md), both on this machine: each client sends a share of the
-sums of ten images to either, and has its receipts once the two have checked its proof.`,
+With --two-servers the round is a private one with a leader and a helper (docs/privacy.md), both on this machine: each client sends a
+share of the sums of ten images to either, and has its receipts once the two have checked its proof.`,
 		Example: "  fmp bench serve\n  fmp bench serve --clients 100000 --pool --json\n  fmp bench serve --clients 1000 --two-servers --pool",
 		Args:    noArgs,
 	}
@@ -109,13 +110,18 @@ sums of ten images to either, and has its receipts once the two have checked its
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), res)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9 until ready, nothing lost\n",
-			res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent "+
+			"again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after "+
+			"kill -9 until ready, nothing lost\n",
+			res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99, res.Max, res.MemoryBefore,
+			res.MemoryAfter, res.Restart)
 		if err == nil && two {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in %.1f ms\n", res.HelperBytes, res.MemoryHelper, res.ShareMS)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in %.1f ms\n",
+				res.HelperBytes, res.MemoryHelper, res.ShareMS)
 		}
 		if err == nil && pool {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n", res.PoolSeconds, res.PoolCPU, res.MemoryPeak, res.MemoryPooled)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n",
+				res.PoolSeconds, res.PoolCPU, res.MemoryPeak, res.MemoryPooled)
 		}
 		return err
 	}
@@ -351,8 +357,10 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 // loadUpload is a client's signed upload to a server.
 func loadUpload(k *identity.Key, f models.Manifest, server int, body []byte) loadRequest {
 	sum := sha256.Sum256(body)
-	signature := k.Sign(identity.Statement{Purpose: identity.Upload, Round: benchRound, Client: k.Name, Graph: f.Digest, Content: fmt.Sprintf("%x", sum)})
-	return loadRequest{server, wire.UploadPath(benchRound, k.Name), wire.Scheme + " " + base64.StdEncoding.EncodeToString(signature), "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":", body}
+	signature := k.Sign(identity.Statement{Purpose: identity.Upload, Round: benchRound, Client: k.Name, Graph: f.Digest,
+		Content: fmt.Sprintf("%x", sum)})
+	return loadRequest{server, wire.UploadPath(benchRound, k.Name), wire.Scheme + " " + base64.StdEncoding.EncodeToString(signature),
+		"sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":", body}
 }
 
 // loadShares are a client's messages for leader and helper, of the sums of ten images.
@@ -368,7 +376,8 @@ func loadShares(name string, f models.Manifest) (messages [2][]byte, err error) 
 	if err != nil {
 		return messages, err
 	}
-	b := privacy.Budget{Epsilon: 1, Delta: privacy.DefaultDelta, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.TwoServers, Points: images}
+	b := privacy.Budget{Epsilon: 1, Delta: privacy.DefaultDelta, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.TwoServers,
+		Points: images}
 	pair, err := (&federate.Release{Round: benchRound, Client: name, Model: f.Digest, Budget: b, Sums: sums}).Split(rand.Reader)
 	if err != nil {
 		return messages, err
@@ -387,7 +396,8 @@ func fuse(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, self, "fuse", "--dataset", "digits", "--upload", "private", "-o", path).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, self, "fuse", "--dataset", "digits", "--upload", "private", "-o",
+		path).CombinedOutput(); err != nil {
 		return fmt.Errorf("bench serve: %w: %s", err, out)
 	}
 	return nil
@@ -439,7 +449,8 @@ func startServer(ctx context.Context, dir string, args []string) (url string, ki
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, append([]string{"serve", "--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "state")}, args...)...)
+	cmd := exec.CommandContext(ctx, self, append([]string{"serve", "--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "state")},
+		args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return "", nil, err

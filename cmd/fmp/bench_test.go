@@ -31,7 +31,8 @@ func TestBench(t *testing.T) {
 	if s := strings.Join(kinds, " "); s != "extractor embedding predictor client" {
 		t.Errorf("measured were %s", s)
 	}
-	if code, _, errs := runFMP(t, "bench", "--dataset", t.TempDir()); code != exitMissing || !strings.Contains(errs, "comes with the program") {
+	if code, _, errs := runFMP(t, "bench", "--dataset", t.TempDir()); code != exitMissing ||
+		!strings.Contains(errs, "comes with the program") {
 		t.Errorf("a data set without models: exit code %d: %s", code, errs)
 	}
 }

@@ -50,7 +50,8 @@ The same images let fmp predict --error R answer only as many images as keep the
 	fl := cmd.Flags()
 	fl.StringVarP(&r.File, "out", "o", "", "classifier to write")
 	fl.Float64Var(&r.Level, "level", 0.9, "probability with which a set holds the true class, 0.5 to 0.999")
-	fl.StringVar((*string)(&r.Score), "score", string(conformal.Probability), "conformity score: probability (small sets) or adaptive (larger sets for hard images)")
+	fl.StringVar((*string)(&r.Score), "score", string(conformal.Probability), "conformity score: probability (small sets) or adaptive "+
+		"(larger sets for hard images)")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	wantFolders(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -120,7 +121,8 @@ func (r *calibration) calibrate(predict func(func([]classify.Prediction) error) 
 		}
 		r.MeanSize[k] = meanSize(seen, k, threshold)
 	}
-	return &models.OriginSets{Level: r.Level, Score: string(r.Score), Threshold: r.Threshold, Images: r.Images, Top: points.Top, Right: points.Right}, nil
+	return &models.OriginSets{Level: r.Level, Score: string(r.Score), Threshold: r.Threshold, Images: r.Images, Top: points.Top,
+		Right: points.Right}, nil
 }
 
 // meanSize returns the mean number of classes in the sets of images with the given probabilities.

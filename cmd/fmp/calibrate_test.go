@@ -29,7 +29,8 @@ func TestCalibrate(t *testing.T) {
 		return out, errs
 	}
 	must("data", "synth", "-o", at("data"), "--train", "100", "--test", "240", "--seed", "3")
-	must("run", "--dataset", "digits", "--seeds", "1", "--clients", "3", "--points", "20", "--methods", "FMP", "--dataset.test", "50", "--keep-models", "--out", at("run"))
+	must("run", "--dataset", "digits", "--seeds", "1", "--clients", "3", "--points", "20", "--methods", "FMP", "--dataset.test", "50",
+		"--keep-models", "--out", at("run"))
 	kept, err := filepath.Glob(at("run/models/*.onnx"))
 	if err != nil || len(kept) != 1 {
 		t.Fatalf("kept %v, %v; want one classifier", kept, err)
@@ -55,14 +56,16 @@ func TestCalibrate(t *testing.T) {
 		}
 		held := 0
 		for _, c := range e.ByClass {
-			if held += c.Held; c.HeldLow == nil || c.HeldHigh == nil || *c.HeldLow*float64(c.Images) > float64(c.Held) || *c.HeldHigh*float64(c.Images) < float64(c.Held) || *c.HeldLow == *c.HeldHigh {
+			if held += c.Held; c.HeldLow == nil || c.HeldHigh == nil || *c.HeldLow*float64(c.Images) > float64(c.Held) ||
+				*c.HeldHigh*float64(c.Images) < float64(c.Held) || *c.HeldLow == *c.HeldHigh {
 				t.Errorf("class %s: %d of %d images are held, interval %v to %v", c.Name, c.Held, c.Images, c.HeldLow, c.HeldHigh)
 			}
 		}
 		if held != e.Sets.Held {
 			t.Errorf("%d images are held by class, %d in all", held, e.Sets.Held)
 		}
-		if card, err := os.ReadFile(at("card.md")); err != nil || !strings.Contains(string(card), "at least 0.9 (split conformal prediction on 120 images") {
+		if card, err := os.ReadFile(at("card.md")); err != nil || !strings.Contains(string(card),
+			"at least 0.9 (split conformal prediction on 120 images") {
 			t.Errorf("the card does not state the guarantee (%v)", err)
 		}
 		out, _ = must("predict", at("sets.onnx"), images, "--skip", "120", "--csv")
@@ -81,7 +84,8 @@ func TestCalibrate(t *testing.T) {
 			t.Errorf("predict prints sets of mean size %v, evaluate says %v", got, e.Sets.MeanSize)
 		}
 	}
-	if _, errs := must("predict", at("sets.onnx"), images, "--error", "0.3"); !strings.Contains(errs, "of 120 calibration images are answered") {
+	if _, errs := must("predict", at("sets.onnx"), images, "--error", "0.3"); !strings.Contains(errs,
+		"of 120 calibration images are answered") {
 		t.Errorf("predict --error says %q", errs)
 	}
 	for _, c := range []struct {
@@ -91,7 +95,8 @@ func TestCalibrate(t *testing.T) {
 		{"prove no such share", []string{"predict", at("sets.onnx"), images, "--error", "0.001"}},
 		{"give one", []string{"predict", at("sets.onnx"), images, "--error", "0.1", "--reject", "0.5"}},
 		{"no calibration images", []string{"predict", kept[0], images, "--error", "0.1"}},
-		{"at least 199 calibration images, and there are 120", append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o", at("no.onnx")}, half...)},
+		{"at least 199 calibration images, and there are 120", append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o",
+			at("no.onnx")}, half...)},
 		{"--out", append([]string{"calibrate", kept[0], images}, half...)},
 		{"--score", append([]string{"calibrate", kept[0], images, "--score", "best", "-o", at("no.onnx")}, half...)},
 		{"want the classifier", append([]string{"calibrate", shippedFile(t, models.KindClient), images, "-o", at("no.onnx")}, half...)},

@@ -53,8 +53,10 @@ func TestCluster(t *testing.T) {
 	}
 	var servers []*natsserver.Server
 	for i := range 3 {
-		s, err := natsserver.NewServer(&natsserver.Options{ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i], JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-			MaxPayload: 8 << 20, Authorization: token, Cluster: natsserver.ClusterOpts{Name: "fmp", Host: "127.0.0.1", Port: ports[3+i]}, Routes: natsserver.RoutesFromStr(strings.Join(routes, ","))})
+		s, err := natsserver.NewServer(&natsserver.Options{ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i], JetStream: true,
+			StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+			MaxPayload: 8 << 20, Authorization: token, Cluster: natsserver.ClusterOpts{Name: "fmp", Host: "127.0.0.1", Port: ports[3+i]},
+			Routes: natsserver.RoutesFromStr(strings.Join(routes, ","))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -174,10 +174,11 @@ func addCompletion(root *cobra.Command) {
 		example string
 		write   func(io.Writer, bool) error
 	}{
-		"bash":       {"  source <(fmp completion bash)", root.GenBashCompletionV2},
-		"zsh":        {"  source <(fmp completion zsh)", plainly(root.GenZshCompletion, root.GenZshCompletionNoDesc)},
-		"fish":       {"  fmp completion fish | source", root.GenFishCompletion},
-		"powershell": {"  fmp completion powershell | Out-String | Invoke-Expression", plainly(root.GenPowerShellCompletionWithDesc, root.GenPowerShellCompletion)},
+		"bash": {"  source <(fmp completion bash)", root.GenBashCompletionV2},
+		"zsh":  {"  source <(fmp completion zsh)", plainly(root.GenZshCompletion, root.GenZshCompletionNoDesc)},
+		"fish": {"  fmp completion fish | source", root.GenFishCompletion},
+		"powershell": {"  fmp completion powershell | Out-String | Invoke-Expression",
+			plainly(root.GenPowerShellCompletionWithDesc, root.GenPowerShellCompletion)},
 	} {
 		c := child(completion, shell)
 		c.Example, c.Args = s.example, noArgs

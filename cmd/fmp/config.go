@@ -14,10 +14,13 @@ import (
 // runAliases are short flags for the settings that are typed most.
 var runAliases = map[string]string{
 	"classes": "dataset.classes",
-	"dataset": "dataset.name", "data-dir": "dataset.dir", "on-bad": "dataset.bad", "extractor": "extractor.model", "predictor": "predictor.model",
-	"embedding": "embedding.model", "preset": "extractor.preset", "layer": "extractor.output", "kappa": "extractor.kappa", "resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
+	"dataset": "dataset.name", "data-dir": "dataset.dir", "on-bad": "dataset.bad", "extractor": "extractor.model",
+	"predictor": "predictor.model",
+	"embedding": "embedding.model", "preset": "extractor.preset", "layer": "extractor.output", "kappa": "extractor.kappa",
+	"resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
 	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",
-	"l2": "erm.l2", "scope": "posterior.scope", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "out": "output.dir",
+	"l2": "erm.l2", "scope": "posterior.scope", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider",
+	"out": "output.dir",
 }
 
 // engineAliases are those of commands that only choose an engine.
@@ -75,13 +78,19 @@ func settingsPage(w io.Writer, s *resolver) error {
 		short[key] = "`--" + a + "`"
 	}
 	var b strings.Builder
-	b.WriteString("# Settings\n\nEach is a key of a settings file (`--config FILE`), a variable of the environment, and a flag `--KEY VALUE`\n(some have a short one). Flags win over the environment, that over the file, that over the default.\n`fmp config` prints what holds and where it comes from. An unknown key is an error.\n\n| key | default | allowed | variable | short flag | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("# Settings\n\n" +
+		"Each is a key of a settings file (`--config FILE`), a variable of the environment, and a flag `--KEY VALUE`\n" +
+		"(some have a short one). Flags win over the environment, that over the file, that over the default.\n" +
+		"`fmp config` prints what holds and where it comes from. An unknown key is an error.\n\n" +
+		"| key | default | allowed | variable | short flag | meaning |\n" +
+		"| --- | --- | --- | --- | --- | --- |\n")
 	for _, x := range s.list {
 		value := "`" + showValue(x.Value) + "`"
 		if x.Source == sourceSuited {
 			value = "by data set"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", x.Key, value, x.Allowed, envName(x.Key), short[x.Key], strings.ReplaceAll(x.Doc, "|", "\\|"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", x.Key, value, x.Allowed, envName(x.Key), short[x.Key],
+			strings.ReplaceAll(x.Doc, "|", "\\|"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -64,7 +64,8 @@ with one row of images for each class.`,
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), map[string]any{
 					"name": ds.Name, "height": ds.Train.H, "width": ds.Train.W, "channels": ds.Train.Ch, "train": ds.Train.N, "test": ds.Test.N,
-					"extra": ds.Extra.N, "classes": ds.Classes, "class_counts": counts, "splits": splits, "notes": ds.Notes, "digest": ds.Digest, "sheet": out,
+					"extra": ds.Extra.N, "classes": ds.Classes, "class_counts": counts, "splits": splits, "notes": ds.Notes, "digest": ds.Digest,
+					"sheet": out,
 				})
 			}
 			return printDataset(cmd.OutOrStdout(), ds, splits, counts, out)
@@ -87,7 +88,8 @@ with one row of images for each class.`,
 
 // printDataset writes the numbers of a data set, its classes, and the file of its contact sheet, if there is one.
 func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, counts []int, sheet string) error {
-	fmt.Fprintf(w, "%s: %d training and %d test images of %dx%d pixels, %d channels\n", ds.Name, ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
+	fmt.Fprintf(w, "%s: %d training and %d test images of %dx%d pixels, %d channels\n", ds.Name, ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W,
+		ds.Train.Ch)
 	fmt.Fprintf(w, "parts: extractor %d, corpus %d, clients %d", splits.Extractor.Len(), splits.Corpus.Len(), splits.Clients.Len())
 	if ds.Extra.N > 0 {
 		fmt.Fprintf(w, "; %d images of %d classes that were not chosen, for the extractor alone", ds.Extra.N, len(ds.ExtraClasses))

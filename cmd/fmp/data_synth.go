@@ -59,7 +59,8 @@ of them stored lying on their side as phones do. fmp reads either back by the fo
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N, "test": ds.Test.N})
+				return printJSON(cmd.OutOrStdout(), map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
+					"test": ds.Test.N})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d training and %d test images\n", out, ds.Train.N, ds.Test.N)
 			return err

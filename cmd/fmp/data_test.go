@@ -17,7 +17,8 @@ func TestDataCommands(t *testing.T) {
 		want []string // parts of stdout
 	}{
 		{[]string{"data", "synth", "--out", drawn, "--train", "120", "--test", "30", "--seed", "4"}, []string{"120 training and 30 test images"}},
-		{[]string{"data", "show", "--dataset", drawn, "-o", sheet, "--columns", "5"}, []string{"120 training", "28x28", "extractor 60, corpus 45, clients 15", sheet}},
+		{[]string{"data", "show", "--dataset", drawn, "-o", sheet, "--columns", "5"},
+			[]string{"120 training", "28x28", "extractor 60, corpus 45, clients 15", sheet}},
 		{[]string{"data", "import", drawn, "--name", "mine", "--dataset.dir", data}, []string{"--dataset mine"}},
 		{[]string{"data", "list", "--dataset.dir", data}, []string{"mine", "fmp data pull mnist"}},
 		{[]string{"data", "show", "--dataset", "mine", "--dataset.dir", data, "--json"}, []string{`"train": 120`}},
@@ -133,14 +134,17 @@ func TestBadImagesOfFolders(t *testing.T) {
 	for _, args := range [][]string{
 		{"data", "show", "--dataset", photos, "--on-bad", "skip"},
 		{"train", "patches", "--dataset", photos, "-o", out, "--filters", "12", "--dx", "4", "--on-bad", "skip"},
-		{"run", "--dataset", photos, "--extractor", out, "--on-bad", "skip", "--seeds", "1", "--clients", "2", "--points", "10", "--methods", "LANN", "--out", filepath.Join(dir, "skipped")},
+		{"run", "--dataset", photos, "--extractor", out, "--on-bad", "skip", "--seeds", "1", "--clients", "2", "--points", "10", "--methods",
+			"LANN", "--out", filepath.Join(dir, "skipped")},
 	} {
 		code, stdout, stderr := runFMP(t, args...)
-		if code != exitOK || !strings.Contains(stdout+stderr, "2 of 342 images under photos cannot be read and were left out: train/3/bad.png, test/4/worse.jpg") {
+		if code != exitOK || !strings.Contains(stdout+stderr, "2 of 342 images under photos cannot be read and were left out: "+
+			"train/3/bad.png, test/4/worse.jpg") {
 			t.Errorf("fmp %s: exit code %d:\n%s%s", strings.Join(args, " "), code, stdout, stderr)
 		}
 	}
-	if code, _, stderr := runFMP(t, "run", "--dataset", photos, "--on-bad", "ignore"); code != exitUsage || !strings.Contains(stderr, "dataset.bad") {
+	if code, _, stderr := runFMP(t, "run", "--dataset", photos, "--on-bad", "ignore"); code != exitUsage ||
+		!strings.Contains(stderr, "dataset.bad") {
 		t.Errorf("--on-bad ignore: exit code %d, %s", code, stderr)
 	}
 }

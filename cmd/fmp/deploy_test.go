@@ -141,8 +141,8 @@ func podSets(t *testing.T) map[string]podSet {
 	return all
 }
 
-// TestKubernetes: containers of the program run its commands, with flags that it has and files of volumes that are mounted; every probe asks a
-// path that the server has, liveness none that fails on a full disk; every container states what it needs.
+// TestKubernetes: containers of the program run its commands, with flags that it has and files of volumes that are mounted; every probe
+// asks a path that the server has, liveness none that fails on a full disk; every container states what it needs.
 func TestKubernetes(t *testing.T) {
 	all := podSets(t)
 	if len(all) != 3 {
@@ -187,7 +187,8 @@ func TestKubernetes(t *testing.T) {
 			}
 		}
 	}
-	if c := all["fmp-server"].Spec.Template.Spec.Containers[0]; c.Readiness.HTTPGet.Path != "/readyz" || c.Liveness.HTTPGet.Path != "/healthz" {
+	if c := all["fmp-server"].Spec.Template.Spec.Containers[0]; c.Readiness.HTTPGet.Path != "/readyz" ||
+		c.Liveness.HTTPGet.Path != "/healthz" {
 		t.Errorf("the server is asked for %s to be ready and for %s to live", c.Readiness.HTTPGet.Path, c.Liveness.HTTPGet.Path)
 	}
 }
@@ -209,7 +210,8 @@ func TestKustomize(t *testing.T) {
 	}
 }
 
-// TestKubernetesNATS: the configuration of the NATS servers is one that NATS takes: TLS, a token, JetStream that syncs each write, three servers.
+// TestKubernetesNATS: the configuration of the NATS servers is one that NATS takes: TLS, a token, JetStream that syncs each write, three
+// servers.
 func TestKubernetesNATS(t *testing.T) {
 	data, err := os.ReadFile("../../examples/deploy/kubernetes/nats.conf")
 	if err != nil {
@@ -230,7 +232,8 @@ func TestKubernetesNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.ServerName != "nats-0" || o.Authorization != "secret" || o.TLSConfig == nil || o.Cluster.TLSConfig == nil || !o.JetStream || !o.SyncAlways || len(o.Routes) != 3 {
+	if o.ServerName != "nats-0" || o.Authorization != "secret" || o.TLSConfig == nil || o.Cluster.TLSConfig == nil || !o.JetStream ||
+		!o.SyncAlways || len(o.Routes) != 3 {
 		t.Errorf("server %q, %d routes, JetStream %v, sync %v", o.ServerName, len(o.Routes), o.JetStream, o.SyncAlways)
 	}
 }

@@ -110,7 +110,8 @@ func diagnose(cfg experiment.Config) *diagnosis {
 	add(checkCache())
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		add(finding{Name: "npm", State: stateAbsent, Detail: "only `fmp setup` uses it", Advice: "install Node.js, if the ONNX Runtime is to be fetched"})
+		add(finding{Name: "npm", State: stateAbsent, Detail: "only `fmp setup` uses it", Advice: "install Node.js, if the ONNX Runtime is to " +
+			"be fetched"})
 	} else {
 		add(finding{Name: "npm", State: stateOK, Detail: npm})
 	}

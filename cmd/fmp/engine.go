@@ -32,7 +32,8 @@ func openEngine(ctx context.Context, cfg settings.Engine, threads int, stderr io
 			if libraryIsNeeded(cfg) {
 				return nil, missingError(err)
 			}
-			fmt.Fprintln(stderr, "No ONNX Runtime library was found: running on the pure-Go engine, which is slower (make setup fetches the library).")
+			fmt.Fprintln(stderr, "No ONNX Runtime library was found: running on the pure-Go engine, which is slower (make setup fetches "+
+				"the library).")
 			e, err = pure.New(opts)
 		}
 		return e, usageError(err)

@@ -22,8 +22,10 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	images, labels := at("data/t10k-images-idx3-ubyte"), at("data/t10k-labels-idx1-ubyte")
-	code, out, errs := runFMP(t, "run", "--dataset", at("data"), "--seeds", "1", "--clients", "3", "--points", "20", "--methods", "FMP,FMP-ISAB,MP,ANN",
-		"--extractor", shippedFile(t, models.KindExtractor), "--predictor", shippedFile(t, models.KindPredictor), "--embedding", shippedFile(t, models.KindEmbedding),
+	code, out, errs := runFMP(t, "run", "--dataset", at("data"), "--seeds", "1", "--clients", "3", "--points", "20", "--methods",
+		"FMP,FMP-ISAB,MP,ANN",
+		"--extractor", shippedFile(t, models.KindExtractor), "--predictor", shippedFile(t, models.KindPredictor), "--embedding",
+		shippedFile(t, models.KindEmbedding),
 		"--set", "conjugate.model=untrained", "--keep-models", "--json", "--out", at("run"))
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)

@@ -36,7 +36,8 @@ type silentError struct{ code int }
 func (e *silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // usageError marks err as the user's: bad usage, settings or input (exit code 2), or, where it says that a file, a
-// data set or the library is not there, as missing (3); a full disk, no memory and too many open files are nobody's usage (1). A nil err stays nil.
+// data set or the library is not there, as missing (3); a full disk, no memory and too many open files are nobody's usage (1). A nil err
+// stays nil.
 func usageError(err error) error {
 	for _, full := range []error{syscall.ENOSPC, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, full) {

@@ -48,7 +48,8 @@ func newExtractorsListCommand() *cobra.Command {
 				if e.Path != "" {
 					where = fmt.Sprintf("%s (%.1f MB)", e.Path, float64(e.Bytes)/1e6)
 				}
-				fmt.Fprintf(w, "%s\t%dx%d RGB\t%d\t%d million\t%s\t%s\t%s\n", e.Name, e.Side, e.Side, e.Features, e.Operations, e.Licence, e.Data, where)
+				fmt.Fprintf(w, "%s\t%dx%d RGB\t%d\t%d million\t%s\t%s\t%s\n", e.Name, e.Side, e.Side, e.Features, e.Operations, e.Licence, e.Data,
+					where)
 			}
 			return w.Flush()
 		},

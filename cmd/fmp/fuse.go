@@ -64,7 +64,8 @@ func (f front) print(dx int) string {
 		}
 	}
 	why, _, _ := strings.Cut(f.layer.Why, " (")
-	return fmt.Sprintf("features:     %d of %q, %s\ncut off:      %s (--layer NAME takes the features of another layer)\n", dx, f.layer.Value, why, cut)
+	return fmt.Sprintf("features:     %d of %q, %s\ncut off:      %s (--layer NAME takes the features of another layer)\n", dx, f.layer.Value,
+		why, cut)
 }
 
 // What an upload is made of.
@@ -77,7 +78,8 @@ const (
 )
 
 // parts are what an upload of each kind is a list of.
-var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means", uploadPoints: "points", uploadPrivate: "class sums", uploadMoments: "class means"}
+var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means", uploadPoints: "points",
+	uploadPrivate: "class sums", uploadMoments: "class means"}
 
 // fuseSettings are those that fmp fuse reads.
 type fuseSettings struct {
@@ -121,13 +123,13 @@ embedding makes (--embedding), for the predictor of fmp train predictor. private
 differential privacy (docs/privacy.md), by the private predictor (--set privacy.model=FILE). Without the flag, class-means where there is a
 trained conjugate or open predictor for the extractor, and points where there is none or an --embedding is given.
 
-moments: class means, the scatter of the features within the client's classes, and a few single images' features as calibration points; the
-server reads them without a corpus or a predictor. It wants --extractor and --class-names, and is the default with them. Labelled images behind the
-extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without any it stays wide, or is that of --kappa.
-Features are taken from the layer before the classes' scores; what is printed says which, and what is cut off behind it. --layer takes another, by the
-name of the layer or of its value.
---class-names says which classes the clients have where the server has no image of them: the data set is then the corpus
-alone, and the open predictor (--set open.model=FILE, of fmp train open) reads the uploads.`,
+moments: class means, the scatter of the features within the client's classes, and a few single images' features as calibration
+points; the server reads them without a corpus or a predictor. It wants --extractor and --class-names, and is the default with them.
+Labelled images behind the extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without any it
+stays wide, or is that of --kappa. Features are taken from the layer before the classes' scores; what is printed says which, and what
+is cut off behind it. --layer takes another, by the name of the layer or of its value. --class-names says which classes the clients
+have where the server has no image of them: the data set is then the corpus alone, and the open predictor (--set open.model=FILE, of
+fmp train open) reads the uploads.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
   fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir -o client.onnx
   fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir --dataset ./labelled -o client.onnx
@@ -137,12 +139,16 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
   fmp fuse --dataset ./photos --extractor extractor.onnx --set open.model=open.onnx --class-names larch,spruce,fir -o client.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &o.settings, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "open.", "privacy.model", "embedding.", "engine.")
+	s := bindSettings(cmd, &o.settings, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "open.", "privacy.model",
+		"embedding.", "engine.")
 	cmd.Flags().StringVarP(&o.out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
 	wantFolders(cmd, "model")
-	cmd.Flags().StringVar(&o.upload, "upload", "", "what uploads are made of: moments, class-means, coordinates, points or private (see above)")
-	cmd.Flags().Var(&o.moments.bytes, "bytes", "`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of the features")
-	cmd.Flags().StringSliceVar(&o.names, "class-names", nil, "`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
+	cmd.Flags().StringVar(&o.upload, "upload", "", "what uploads are made of: moments, class-means, coordinates, points or "+
+		"private (see above)")
+	cmd.Flags().Var(&o.moments.bytes, "bytes",
+		"`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of the features")
+	cmd.Flags().StringSliceVar(&o.names, "class-names", nil,
+		"`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -156,7 +162,8 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 // run makes and writes the client graph.
 func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if o.upload != "" && parts[o.upload] == "" {
-		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload, uploadMoments, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
+		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload, uploadMoments, uploadClassMeans, uploadCoordinates,
+			uploadPoints, uploadPrivate)
 	}
 	if err := o.settings.Extractor.CheckKappa(); err != nil {
 		return usageError(err)
@@ -185,7 +192,8 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if err := serde.Save(o.out, m); err != nil {
 		return err
 	}
-	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S, Upload: o.upload, Features: pre.layer}
+	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels},
+		Size: f.S, Upload: o.upload, Features: pre.layer}
 	known := ""
 	if f.Kappa > 0 {
 		res.Kappa = []float64{f.Kappa, f.KappaDeviation}
@@ -194,7 +202,8 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if o.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, at most %d %s of %d numbers each\n%s%s",
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       "+
+		"%s, at most %d %s of %d numbers each\n%s%s",
 		o.out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(), pre.print(f.Dx), known)
 	return err
 }
@@ -223,7 +232,8 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m 
 }
 
 // corpusClient makes the client graph of uploads that a predictor of some corpus reads, and returns what uploads are made of.
-func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, upload string, names []string) (*onnx.Model, front, string, error) {
+func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, upload string, names []string) (*onnx.Model, front, string,
+	error) {
 	none := front{}
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
@@ -313,7 +323,8 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 			return nil, err
 		}
 		if upload != uploadClassMeans || p.open == nil {
-			return nil, fmt.Errorf("--class-names wants uploads of class means and an open predictor that was trained behind the extractor; fmp train open makes one, and --set open.model=FILE names it")
+			return nil, fmt.Errorf("--class-names wants uploads of class means and an open predictor that was trained behind the extractor; fmp " +
+				"train open makes one, and --set open.model=FILE names it")
 		}
 		return models.OpenEmbedding(p.open, len(names))
 	}
@@ -328,13 +339,15 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 		return models.PrivateEmbedding(private, len(p.classes), p.classes)
 	case p.conjugate != nil:
 		if upload == uploadClassMeans && p.open != nil && !models.SameSoftening(p.conjugate, p.open) {
-			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften features about different centres, those of two corpora; train both on one, or set open.model or conjugate.model to none")
+			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften features about different centres, those of two " +
+				"corpora; train both on one, or set open.model or conjugate.model to none")
 		}
 		return models.ConjugateEmbedding(p.conjugate, upload == uploadClassMeans)
 	case upload == uploadClassMeans && p.open != nil:
 		return models.OpenEmbedding(p.open, len(p.classes))
 	}
-	return nil, fmt.Errorf("--upload %s wants a conjugate predictor that was trained behind the extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
+	return nil, fmt.Errorf("--upload %s wants a conjugate predictor that was trained behind the extractor; fmp train conjugate makes one, "+
+		"and --set conjugate.model=FILE names it", upload)
 }
 
 // points returns the embedding that the settings name; an untrained one only where they ask for it.
@@ -346,11 +359,14 @@ func (p *predictors) points() (*onnx.Model, error) {
 		return nil, err
 	case m == nil && p.cfg.Embedding.Model != "untrained":
 		x := p.cfg.Extractor.Model
-		return nil, fmt.Errorf("neither a predictor nor an embedding was trained behind the extractor %s, and fmp pool could not read uploads of an untrained one: train one first (fmp train conjugate --dataset CORPUS --extractor %s -o conjugate.onnx, then --set conjugate.model=conjugate.onnx here), or give --embedding untrained to have the graph all the same", x, x)
+		return nil, fmt.Errorf("neither a predictor nor an embedding was trained behind the extractor %s, and fmp pool could not read uploads "+
+			"of an untrained one: train one first (fmp train conjugate --dataset CORPUS --extractor %s -o conjugate.onnx, then --set "+
+			"conjugate.model=conjugate.onnx here), or give --embedding untrained to have the graph all the same", x, x)
 	case m == nil:
 		return models.NewEmbedding(models.EmbeddingConfig{Dx: p.behind.Dx, C: p.behind.C, Size: size}, p.cfg.Seed)
 	case size != 0 && size != f.S:
-		return nil, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give another model", size, f.Source, f.S)
+		return nil, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give another model",
+			size, f.Source, f.S)
 	}
 	return m, nil
 }

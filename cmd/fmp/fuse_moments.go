@@ -68,8 +68,8 @@ func (f momentsFlags) width(dx, classes int) (int, error) {
 	return 0, usageErrorf("--bytes %d are too few for %d classes; give more", f.bytes, classes)
 }
 
-// basis returns k directions of an extractor's features: those in which the classes of its last linear layer lie furthest apart or, where it has
-// none, random ones.
+// basis returns k directions of an extractor's features: those in which the classes of its last linear layer lie furthest apart or, where
+// it has none, random ones.
 func basis(cfg *fuseSettings, x *extractor.Extractor, k int) (*onnx.Tensor, error) {
 	whole, _, err := models.Load(cfg.Extractor.Model)
 	if err != nil {
@@ -109,7 +109,8 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 		if err := x.Close(); err != nil {
 			return nil, none, err
 		}
-		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images open: state side in a side-car file (%[1]s.yaml)", cfg.Extractor.Model)
+		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images open: state side in a side-car file (%[1]s.yaml)",
+			cfg.Extractor.Model)
 	}
 	x, err := extractor.Open(eng, cfg.Extractor.Model, o, dataset.Images{H: fit.H, W: fit.W, Ch: fit.Ch})
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 )
 
 func TestByteSize(t *testing.T) {
-	for s, want := range map[string]int{"64k": 65536, "2m": 2 << 20, "2M": 2 << 20, "1000": 1000, "16m": 16 << 20, "17m": 0, "0": 0, "-1k": 0, "k": 0, "9999999999999m": 0, "1.5m": 0} {
+	for s, want := range map[string]int{"64k": 65536, "2m": 2 << 20, "2M": 2 << 20, "1000": 1000, "16m": 16 << 20, "17m": 0, "0": 0, "-1k": 0,
+		"k": 0, "9999999999999m": 0, "1.5m": 0} {
 		var b byteSize
 		if err := b.Set(s); (err == nil) != (want != 0) || int(b) != want {
 			t.Errorf("%s is %d, %v; want %d", s, b, err, want)
@@ -51,7 +52,8 @@ func TestFuseMoments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for bytes, k := range map[string]int{"2m": 0, "2k": 15} {
-		if code, _, stderr := runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes", bytes, "--engine", "pure", "--kappa", "3,.2", "-o", out); code != 0 {
+		if code, _, stderr := runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes", bytes, "--engine", "pure", "--kappa",
+			"3,.2", "-o", out); code != 0 {
 			t.Fatalf("--bytes %s: exit code %d: %s", bytes, code, stderr)
 		}
 		_, f, err := models.Load(out)
@@ -63,16 +65,18 @@ func TestFuseMoments(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"--class-names", "a,a"}, {"--class-names", "a,b", "--kappa", "3"}, {"--upload", "moments"}, {"--class-names", "a,b", "--bytes", "10"}, {"--upload", "moment"},
+		{"--class-names", "a,a"}, {"--class-names", "a,b", "--kappa", "3"}, {"--upload", "moments"}, {"--class-names", "a,b", "--bytes", "10"},
+		{"--upload", "moment"},
 	} {
-		if code, _, stderr := runFMP(t, append([]string{"fuse", "--engine", "pure", "--extractor", net, "-o", out}, args...)...); code != 2 || strings.Count(stderr, "\n") > 3 {
+		if code, _, stderr := runFMP(t, append([]string{"fuse", "--engine", "pure", "--extractor", net, "-o", out}, args...)...); code != 2 ||
+			strings.Count(stderr, "\n") > 3 {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}
 	}
 }
 
-// TestFuseLearnsKappa: labelled images of other classes tell kappa, which the client graph keeps and the command prints; images too few for it are an
-// error that says how many are wanted.
+// TestFuseLearnsKappa: labelled images of other classes tell kappa, which the client graph keeps and the command prints; images too few for
+// it are an error that says how many are wanted.
 func TestFuseLearnsKappa(t *testing.T) {
 	const dx = 16
 	weights := onnx.ZerosF32(192, dx)
@@ -169,7 +173,8 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 			t.Errorf("%v: %d features of %+v; want %d of %s without %v", c.args, f.Dx, *got.Features, c.dx, c.value, c.cut)
 		}
 	}
-	if _, text, _ := fuse(); !strings.Contains(text, "cut off:      MatMul matmul_2, Identity scores (") || !strings.Contains(text, "features:     20 of ") {
+	if _, text, _ := fuse(); !strings.Contains(text, "cut off:      MatMul matmul_2, Identity scores (") ||
+		!strings.Contains(text, "features:     20 of ") {
 		t.Errorf("printed %q", text)
 	}
 	if code, _, stderr := fuse("--layer", "layer-2"); code != exitUsage || !strings.Contains(stderr, "no such value") {

@@ -69,7 +69,8 @@ this machine's is refused. results.jsonl is the same, byte for byte, whoever mak
 	cmd.Flags().BoolVar(&o.workers, "workers", false, "leave the runs to fmp worker; with --nats or --nats-listen")
 	bindStore(cmd, &o.store, &o.tokenFile)
 	cmd.Flags().IntVar(&o.store.Replicas, "nats-replicas", 1, "on how many of the servers of --nats the queue is kept: 1 to 5")
-	cmd.Flags().StringVar(&o.store.Listen, "nats-listen", "", "loopback `HOST:PORT` on which a NATS server in this program lets workers in (with --nats-token-file)")
+	cmd.Flags().StringVar(&o.store.Listen, "nats-listen", "",
+		"loopback `HOST:PORT` on which a NATS server in this program lets workers in (with --nats-token-file)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) }
 	return cmd
 }
@@ -313,7 +314,8 @@ func printGrid(to io.Writer, runs []*runOutput) error {
 		for _, t := range o.Tables {
 			for _, row := range t.Rows {
 				if !row.Control() {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory, t.Partition, t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory, t.Partition, t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean,
+						row.NLL.Mean)
 				}
 			}
 		}

@@ -387,7 +387,8 @@ func TestGridWorkers(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(there, gridNames[2]), os.DirFS(filepath.Join(here, gridNames[2]))); err != nil {
 		t.Fatal(err)
 	}
-	code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", there, "--workers", "--nats-listen", address, "--nats-token-file", token)
+	code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", there, "--workers", "--nats-listen", address, "--nats-token-file",
+		token)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}

@@ -29,7 +29,8 @@ func main() {
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, not of your input; please report it with the command you ran\n", r)
+			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, not of your input; please report it with the "+
+				"command you ran\n", r)
 			code = exitFailed
 		}
 	}()

@@ -39,7 +39,8 @@ Markdown. Point $MANPATH at the folder above DIR, if DIR is called man1, to read
 				if terr != nil {
 					day = time.Unix(0, 0).UTC()
 				}
-				err = doc.GenManTree(root, &doc.GenManHeader{Title: "FMP", Section: "1", Source: "fmp", Manual: "Federated martingale posteriors", Date: &day}, dir)
+				err = doc.GenManTree(root, &doc.GenManHeader{Title: "FMP", Section: "1", Source: "fmp", Manual: "Federated martingale posteriors",
+					Date: &day}, dir)
 			}
 			if err != nil {
 				return fmt.Errorf("writing manual pages to %s: %w", dir, err)

@@ -23,7 +23,8 @@ func TestManualPages(t *testing.T) {
 			t.Errorf("%v: exit code %d, said %q", args, code, errs)
 		}
 	}
-	if code, _, errs := runFMP(t, "man", filepath.Join(writeFile(t, "file", ""), "d")); code != exitFailed || !strings.Contains(errs, "writing manual pages") {
+	if code, _, errs := runFMP(t, "man", filepath.Join(writeFile(t, "file", ""), "d")); code != exitFailed ||
+		!strings.Contains(errs, "writing manual pages") {
 		t.Errorf("exit code %d, said %q", code, errs)
 	}
 }

@@ -168,7 +168,8 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 			size = 16 // of a Go string
 		}
 		if total += n * size; total > maxBenchBytes {
-			return nil, fmt.Errorf("input %q of shape %v: the inputs need more than %d bytes; make --batch or --dim smaller", in.Name, shape, maxBenchBytes)
+			return nil, fmt.Errorf("input %q of shape %v: the inputs need more than %d bytes; make --batch or --dim smaller", in.Name, shape,
+				maxBenchBytes)
 		}
 		t, err := onnx.Zeros(in.DType, shape...)
 		if err != nil {
@@ -201,7 +202,8 @@ func benchSizes(m *onnx.Model, dims []string) (map[string]int, error) {
 	}
 	for name := range sizes {
 		if !known[name] {
-			return nil, fmt.Errorf("--dim %s=%d: no input has a size called %q; there are %q", name, sizes[name], name, slices.Sorted(maps.Keys(known)))
+			return nil, fmt.Errorf("--dim %s=%d: no input has a size called %q; there are %q", name, sizes[name], name,
+				slices.Sorted(maps.Keys(known)))
 		}
 	}
 	return sizes, nil
@@ -223,7 +225,8 @@ func benchShape(in onnx.ValueInfo, sizes map[string]int, batch int) ([]int, erro
 		case i == 0:
 			shape[i] = batch
 		default:
-			return nil, fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, or --input %s=FILE", in.Name, i, d.Symbol, d.Symbol, in.Name)
+			return nil, fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, or --input %s=FILE", in.Name, i, d.Symbol, d.Symbol,
+				in.Name)
 		}
 	}
 	return shape, nil
@@ -248,7 +251,8 @@ func drawValues(r *rand.Rand, t *onnx.Tensor) {
 }
 
 // benchEngine measures one engine.
-func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, batch int, budget time.Duration) (benchResult, error) {
+func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, batch int,
+	budget time.Duration) (benchResult, error) {
 	ctx := cmd.Context()
 	e, err := openEngine(ctx, cfg, cfg.Threads, cmd.ErrOrStderr())
 	if err != nil {
@@ -313,7 +317,8 @@ func (b *benchReport) print(out io.Writer) error {
 		if v, ok := b.Ratio[r.Engine]; ok {
 			ratio = fmt.Sprintf("%.2f", v)
 		}
-		fmt.Fprintf(w, "%s\t%.1f\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%s\t\n", r.Engine, r.Load, r.Runs, r.Min, r.Median, r.P90, r.Mean, r.Throughput, ratio)
+		fmt.Fprintf(w, "%s\t%.1f\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%s\t\n", r.Engine, r.Load, r.Runs, r.Min, r.Median, r.P90, r.Mean,
+			r.Throughput, ratio)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -60,7 +60,8 @@ newer operator set, operators of another domain, values that are no tensors.`,
 			if err != nil {
 				return checkError(err)
 			}
-			if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %d nodes, operator set %d\n", args[0], len(m.Graph.Nodes), m.Opset()); err != nil {
+			if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %d nodes, operator set %d\n", args[0], len(m.Graph.Nodes),
+				m.Opset()); err != nil {
 				return err
 			}
 			for _, note := range notes {

@@ -36,7 +36,8 @@ manifest of ours is kept, its command line completed.`,
 			}
 			n := pass.StoreHalf(m, least)
 			if n == 0 {
-				return usageErrorf("%s has no float32 weight of %d elements or more whose values half precision can hold; nothing was written", args[0], least)
+				return usageErrorf("%s has no float32 weight of %d elements or more whose values half precision can hold; nothing was written", args[0],
+					least)
 			}
 			if manifest, err := models.ReadManifest(m); err == nil && manifest.Command != "" {
 				manifest.Command += " && fmp onnx half"

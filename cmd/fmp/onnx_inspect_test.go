@@ -79,7 +79,8 @@ func TestONNXInspectSaysWhatCannotBeDone(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(r.Engines["pure"], "Nonsense") || !strings.Contains(r.Differentiation, "Nonsense") || strings.Join(r.Uncounted, "") != "Nonsense" {
+	if !strings.Contains(r.Engines["pure"], "Nonsense") || !strings.Contains(r.Differentiation, "Nonsense") ||
+		strings.Join(r.Uncounted, "") != "Nonsense" {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -94,8 +95,9 @@ func TestONNXCheck(t *testing.T) {
 	}
 	for name, tc := range map[string]struct{ path, want string }{
 		"a name from nowhere": {writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[0].Inputs[1] = "v" }), `(MatMul): it reads "v"`},
-		"sizes that differ":   {writeModel(t, func(m *onnx.Model) { m.Graph.Initializers["w"] = onnx.ZerosF32(4, 2) }), "inner sizes 3 and 4 differ"},
-		"no model":            {text, "not an ONNX model"},
+		"sizes that differ": {writeModel(t, func(m *onnx.Model) { m.Graph.Initializers["w"] = onnx.ZerosF32(4, 2) }),
+			"inner sizes 3 and 4 differ"},
+		"no model": {text, "not an ONNX model"},
 	} {
 		_, err := onnxCommand("check", tc.path)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || exitCode(err) != exitUsage {

@@ -77,7 +77,8 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 		}
 		if limit > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether the model has a loop that never ends", limit))
+			ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether the "+
+				"model has a loop that never ends", limit))
 			defer cancel()
 		}
 		e, err := openEngine(ctx, cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
@@ -112,7 +113,8 @@ func outputOrder(m *onnx.Model, results map[string]*onnx.Tensor) (names []string
 
 // evalWithin loads and runs a model once. Where ctx is done and the engine does not stop within a second, which a single long
 // operator does not, it is left behind, with all that it holds.
-func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs []string) (map[string]*onnx.Tensor, error) {
+func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor,
+	outputs []string) (map[string]*onnx.Tensor, error) {
 	var results map[string]*onnx.Tensor
 	var err error
 	done := make(chan struct{})

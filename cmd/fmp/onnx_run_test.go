@@ -68,10 +68,12 @@ func TestONNXRun(t *testing.T) {
 	model := addModel(t)
 	a := saveTensor(t, "a.npy", onnx.NewTensor([]float32{1, 2, 3, 4}, 2, 2))
 	b := saveTensor(t, "b.pb", onnx.NewTensor([]float32{10, 20, 30, 40}, 2, 2))
-	want := map[string]*onnx.Tensor{"sum/ab": onnx.NewTensor([]float32{11, 22, 33, 44}, 2, 2), "../twice": onnx.NewTensor([]float32{2, 4, 6, 8}, 2, 2)}
+	want := map[string]*onnx.Tensor{"sum/ab": onnx.NewTensor([]float32{11, 22, 33, 44}, 2, 2),
+		"../twice": onnx.NewTensor([]float32{2, 4, 6, 8}, 2, 2)}
 	for _, format := range []string{"npy", "pb"} {
 		dir := filepath.Join(t.TempDir(), "results")
-		code, out, errs := runFMP(t, "onnx", "run", model, "--input", "a="+a, "--input", "b="+b, "--out", dir, "--format", format, "--json", "--engine", "ort")
+		code, out, errs := runFMP(t, "onnx", "run", model, "--input", "a="+a, "--input", "b="+b, "--out", dir, "--format", format, "--json",
+			"--engine", "ort")
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
@@ -122,7 +124,8 @@ func TestONNXRunErrors(t *testing.T) {
 		{"not a model", []string{text, "--out", "x"}, exitUsage, "bad.onnx"},
 		{"no folder", append([]string{model}, both...), exitUsage, "--out is missing"},
 		{"missing input", []string{model, "--out", "x", "--input", "a=" + a}, exitUsage, "no --input for b (float32[n, 2])"},
-		{"unknown input", []string{model, "--out", "x", "--input", "c=" + a}, exitUsage, `no input "c"; the model's inputs are a (float32[n, 2]), b`},
+		{"unknown input", []string{model, "--out", "x", "--input", "c=" + a}, exitUsage,
+			`no input "c"; the model's inputs are a (float32[n, 2]), b`},
 		{"input twice", []string{model, "--out", "x", "--input", "a=" + a, "--input", "a=" + a}, exitUsage, "given twice"},
 		{"not a pair", []string{model, "--out", "x", "--input", a}, exitUsage, "want NAME=FILE"},
 		{"wrong width", []string{model, "--out", "x", "--input", "a=" + wide, "--input", "b=" + a}, exitUsage, "float32[3 5]"},
@@ -169,7 +172,8 @@ func TestONNXRunOnAFullDisk(t *testing.T) {
 func TestFileNameStaysInItsFolder(t *testing.T) {
 	taken := map[string]bool{}
 	for _, c := range []struct{ name, want string }{
-		{"y", "y.npy"}, {"Y", "Y.2.npy"}, {"../../etc/passwd", "__.._etc_passwd.npy"}, {"a/b", "a_b.npy"}, {"a\\b", "a_b.2.npy"}, {"", "_.npy"}, {".hidden", "_hidden.npy"},
+		{"y", "y.npy"}, {"Y", "Y.2.npy"}, {"../../etc/passwd", "__.._etc_passwd.npy"}, {"a/b", "a_b.npy"}, {"a\\b", "a_b.2.npy"}, {"", "_.npy"},
+		{".hidden", "_hidden.npy"},
 		{"-rf", "_rf.npy"}, {"con:\x00\n", "con___.npy"},
 	} {
 		if got := fileName(c.name, ".npy", taken); filepath.Base(got) != got || (c.want != "" && got != c.want) {
@@ -191,14 +195,18 @@ func TestONNXBench(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Results) != 1 || r.Results[0].Runs < 3 || !(r.Results[0].Min <= r.Results[0].Median && r.Results[0].Median <= r.Results[0].P90) || r.Inputs["a"] != "float32[4 2]" {
+	if len(r.Results) != 1 || r.Results[0].Runs < 3 || !(r.Results[0].Min <= r.Results[0].Median && r.Results[0].Median <= r.Results[0].P90) ||
+		r.Inputs["a"] != "float32[4 2]" {
 		t.Errorf("reported %+v", r)
 	}
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"--batch", "0"}, "--batch is 0"}, {[]string{"--dim", "n=200000000"}, "make --batch or --dim smaller"}, {[]string{"--dim", "n=2000000000"}, "more than"}, {[]string{"--seconds", "0"}, "--seconds is 0"}, {[]string{"--dim", "n"}, "want NAME=N"}, {[]string{"--dim", "rows=3"}, "no input has a size called"}, {[]string{"--engine", "fast"}, "auto, ort, pure and both"},
+		{[]string{"--batch", "0"}, "--batch is 0"}, {[]string{"--dim", "n=200000000"}, "make --batch or --dim smaller"},
+		{[]string{"--dim", "n=2000000000"}, "more than"}, {[]string{"--seconds", "0"}, "--seconds is 0"},
+		{[]string{"--dim", "n"}, "want NAME=N"}, {[]string{"--dim", "rows=3"}, "no input has a size called"},
+		{[]string{"--engine", "fast"}, "auto, ort, pure and both"},
 	} {
 		code, _, errs := runFMP(t, append([]string{"onnx", "bench", addModel(t)}, c.args...)...)
 		if code != exitUsage || !strings.Contains(errs, c.want) {

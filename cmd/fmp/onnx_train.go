@@ -222,11 +222,13 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	}
 	target := t[train.TargetInput]
 	if target == nil {
-		return nil, usageErrorf("%s: it has the arrays %q; want %q beside the model's inputs", o.data, slices.Sorted(maps.Keys(t)), train.TargetInput)
+		return nil, usageErrorf("%s: it has the arrays %q; want %q beside the model's inputs", o.data, slices.Sorted(maps.Keys(t)),
+			train.TargetInput)
 	}
 	for _, in := range m.Graph.Inputs {
 		if t[in.Name] == nil {
-			return nil, usageErrorf("%s: it has the arrays %q; the model's inputs are %s", o.data, slices.Sorted(maps.Keys(t)), describeValues(m.Graph.Inputs))
+			return nil, usageErrorf("%s: it has the arrays %q; the model's inputs are %s", o.data, slices.Sorted(maps.Keys(t)),
+				describeValues(m.Graph.Inputs))
 		}
 		if have := t[in.Name]; in.DType == onnx.Float32 && have.DType != onnx.Float32 {
 			t[in.Name] = float32s(have)
@@ -426,7 +428,8 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if err != nil {
 		return err
 	}
-	identity, err := json.Marshal([]any{digest, ex.digest, o.t.Loss, o.t.Weights, o.t.Adapted, o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup,
+	identity, err := json.Marshal([]any{digest, ex.digest, o.t.Loss, o.t.Weights, o.t.Adapted, o.t.LoRA, o.t.Optimizer, o.t.Update, rate,
+		o.warmup,
 		o.schedule, o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut, o.augment, o.x})
 	if err != nil {
 		return err
@@ -480,7 +483,8 @@ func norms(m *onnx.Model) string {
 	}
 	switch {
 	case moved > 0:
-		return fmt.Sprintf("%d in training form: batch statistics in training, running ones moved and written in evaluation form; %d kept", moved, kept)
+		return fmt.Sprintf("%d in training form: batch statistics in training, running ones moved and written in evaluation form; %d kept", moved,
+			kept)
 	case kept > 0:
 		return fmt.Sprintf("%d in evaluation form: running statistics kept", kept)
 	}
@@ -518,7 +522,8 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 		return fmt.Sprintf("loss %.4f", m["loss"])
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "model:        %s (step %d of %d taken; curve in %s.svg)\ntrained:      %d numbers in %.0f s\nbatch norms:  %s\n", r.File, cmp.Or(r.Best, r.Steps), r.Steps, r.File,
+	fmt.Fprintf(w, "model:        %s (step %d of %d taken; curve in %s.svg)\ntrained:      %d numbers in %.0f s\nbatch norms:  %s\n", r.File,
+		cmp.Or(r.Best, r.Steps), r.Steps, r.File,
 		r.Trained, r.Seconds, r.Norms)
 	if r.Before == nil {
 		return nil

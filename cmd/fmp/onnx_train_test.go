@@ -16,7 +16,8 @@ import (
 	"fmp/onnx/train"
 )
 
-// trainingFiles writes a model of two linear layers with 7 scores, and 60 rows of three classes that are told apart by their largest number.
+// trainingFiles writes a model of two linear layers with 7 scores, and 60 rows of three classes that are told apart by their largest
+// number.
 func trainingFiles(t *testing.T) (model, data string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +30,8 @@ func trainingFiles(t *testing.T) (model, data string) {
 		return w
 	}
 	b := build.New("rows")
-	h := b.Relu(b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 3), b.Param("layer1.weight", weight(3, 16)), b.Param("layer1.bias", weight(16))}))
+	h := b.Relu(b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 3), b.Param("layer1.weight", weight(3, 16)),
+		b.Param("layer1.bias", weight(16))}))
 	b.Output("y", b.Op("Gemm", []build.Ref{h, b.Param("fc.weight", weight(16, 7)), b.Param("fc.bias", weight(7))}))
 	m, err := b.Model()
 	if err != nil {
@@ -72,7 +74,8 @@ func TestONNXTrain(t *testing.T) {
 	t.Parallel()
 	model, data := trainingFiles(t)
 	out := filepath.Join(t.TempDir(), "out.onnx")
-	code, stdout, stderr := runFMP(t, "onnx", "train", model, "--data", data, "-o", out, "--freeze", "layer1.*", "--engine", "pure", "--epochs", "20", "--batch", "6",
+	code, stdout, stderr := runFMP(t, "onnx", "train", model, "--data", data, "-o", out, "--freeze", "layer1.*", "--engine", "pure",
+		"--epochs", "20", "--batch", "6",
 		"--parts", "2", "--rate", "0.05", "--json")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)

@@ -31,14 +31,15 @@ func newPackageCommand() *cobra.Command {
 		Short: "Package a classifier for model servers: a Triton repository and an OCI image",
 		Long: `Write a classifier in the forms that model servers take, into a new folder:
 
-  triton/             a model repository of NVIDIA Triton: NAME/config.pbtxt, with dynamic batching and instance groups, and NAME/VERSION/model.onnx
+  triton/             a model repository of NVIDIA Triton: NAME/config.pbtxt, with dynamic batching and instance groups,
+                      and NAME/VERSION/model.onnx
   oci/                an OCI image layout: the repository under /models for linux/amd64 and linux/arm64, tagged with the version
   sbom.cdx.json       bill of materials in CycloneDX 1.6: the model, its digest, licence and origin, and its extractor
   card.md             the model card of --card, as fmp evaluate --card writes it
   model.onnx.sig      the model's signature, with --signed-by
 
-The documents are also referrers of the image, which a registry lists beside it. Inputs, outputs and shapes are those of the graph. The folder is
-written whole or not at all; equal input gives equal bytes.
+The documents are also referrers of the image, which a registry lists beside it. Inputs, outputs and shapes are those of the graph.
+The folder is written whole or not at all; equal input gives equal bytes.
 
 With --signed-by the signature CLASSIFIER.sig is verified with that key and goes into the package.`,
 		Example: `  fmp package classifier.onnx -o package
@@ -89,7 +90,8 @@ func (o *packageRun) run(w io.Writer, path string) error {
 	if o.asJSON {
 		return printJSON(w, p)
 	}
-	_, err = fmt.Fprintf(w, "repository: %s\nimage:      %s:%s\ndocuments:  %s\nmodel:      %s, sha256 %s\n", p.Repository, p.Layout, p.Tag, strings.Join(p.Documents, ", "), p.Name, p.Model)
+	_, err = fmt.Fprintf(w, "repository: %s\nimage:      %s:%s\ndocuments:  %s\nmodel:      %s, sha256 %s\n", p.Repository, p.Layout, p.Tag,
+		strings.Join(p.Documents, ", "), p.Name, p.Model)
 	return err
 }
 

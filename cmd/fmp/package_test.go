@@ -11,8 +11,8 @@ import (
 	"fmp/models/serving"
 )
 
-// TestPackage: a pooled classifier is packaged, its signature verified and taken along; another's signature, a model of another kind and a missing
-// folder are refused, and nothing is written.
+// TestPackage: a pooled classifier is packaged, its signature verified and taken along; another's signature, a model of another kind and a
+// missing folder are refused, and nothing is written.
 func TestPackage(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -20,12 +20,14 @@ func TestPackage(t *testing.T) {
 	if err := os.WriteFile(at("card.md"), []byte("# Digits\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"sign", "--new-key", at("k.pem")}, {"sign", "--new-key", at("other.pem")}, {"sign", at("classifier.onnx"), "--key", at("k.pem")}} {
+	for _, args := range [][]string{{"sign", "--new-key", at("k.pem")}, {"sign", "--new-key", at("other.pem")},
+		{"sign", at("classifier.onnx"), "--key", at("k.pem")}} {
 		if code, _, errs := runFMP(t, args...); code != exitOK {
 			t.Fatalf("%v: %s", args, errs)
 		}
 	}
-	code, out, errs := runFMP(t, "package", at("classifier.onnx"), "-o", at("p"), "--card", at("card.md"), "--signed-by", at("k.pem.pub"), "--json")
+	code, out, errs := runFMP(t, "package", at("classifier.onnx"), "-o", at("p"), "--card", at("card.md"), "--signed-by", at("k.pem.pub"),
+		"--json")
 	var p serving.Package
 	if err := json.Unmarshal([]byte(out), &p); code != exitOK || err != nil || len(p.Documents) != 3 {
 		t.Fatalf("exit code %d: %s%s", code, out, errs)
@@ -50,7 +52,8 @@ func TestPackage(t *testing.T) {
 		{exitMissing, "card", []string{at("classifier.onnx"), "-o", at("no"), "--card", at("none.md")}},
 		{exitUsage, "--output is missing", []string{at("classifier.onnx")}},
 	} {
-		if code, out, errs := runFMP(t, append([]string{"package"}, c.args...)...); code != c.code || !strings.Contains(errs, c.text) || out != "" {
+		if code, out, errs := runFMP(t, append([]string{"package"}, c.args...)...); code != c.code || !strings.Contains(errs, c.text) ||
+			out != "" {
 			t.Errorf("%v: exit code %d, %q, %q; want %d and %q", c.args, code, out, errs, c.code, c.text)
 		}
 	}

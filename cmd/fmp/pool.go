@@ -38,11 +38,12 @@ type pooled struct {
 	Points  int      `json:"points"`
 	N       int      `json:"n"`      // real points behind them
 	Method  string   `json:"method"` // row of the table of methods
-	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is what
-	// told, about 1 for the corpus's classes; none where there was no choice.
+	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is
+	// what told, about 1 for the corpus's classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
 	Novelty *float64 `json:"novelty,omitempty"`
-	// Kappa of a round of moments, the temperature of its heads in units of the classes' separation, and the standard deviation of its logarithm.
+	// Kappa of a round of moments, the temperature of its heads in units of the classes' separation, and the standard deviation of its
+	// logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
 	L2    float64   `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh int       `json:"fresh,omitempty"` // 0: the limit of many
@@ -112,13 +113,12 @@ head to each draw: the server's side of the federated martingale posterior. What
 in (uint8, [n, height, width, channels]), class probabilities out, with their entropy and the heads' disagreement. fmp
 predict, fmp evaluate, fmp-edge predict and any ONNX Runtime run it.
 
-The preprocessing and the extractor are taken from the client graph that made the uploads (--client-graph), the
-predictor from those that come with the program for that extractor (--predictor gives another; --set open.model=FILE the one
-for classes that the corpus lacks). Of class means the uploads say themselves whether their classes are the corpus's (closed scope) or
-new (open scope); --scope closed or open decides it for them. Where the client graph
-comes with the program as well, neither is needed. All uploads must come from one client graph, of one round, and from
-clients of different names. Of more than ` + strconv.Itoa(pool.MostPoints) + ` points, those of one class that are near each other are taken together: masses and
-class means stay as they are.
+The preprocessing and the extractor are taken from the client graph that made the uploads (--client-graph), the predictor from those
+that come with the program for that extractor (--predictor gives another; --set open.model=FILE the one for classes that the corpus
+lacks). Of class means the uploads say themselves whether their classes are the corpus's (closed scope) or new (open scope); --scope
+closed or open decides it for them. Where the client graph comes with the program as well, neither is needed. All uploads must come
+from one client graph, of one round, and from clients of different names. Of more than ` + strconv.Itoa(pool.MostPoints) + ` points,
+those of one class that are near each other are taken together: masses and class means stay as they are.
 
 A client whose class means differ from the others' by one shift has another camera, which is no lie: its class means count less the
 shift. The classifier is for images of a client to come, or of the one that --for names, whose shift is known.
@@ -146,17 +146,21 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	}
 	s := bindSettings(cmd, &o.settings, runAliases)
 	flags := cmd.Flags()
-	flags.StringVar(&o.client, "client-graph", "", "client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
+	flags.StringVar(&o.client, "client-graph", "",
+		"client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
 	flags.Uint64Var(&o.round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
 	flags.StringVarP(&o.out, "output", "o", "classifier.onnx", "`FILE` to write: .onnx, or .npy for the heads alone")
 	wantFolders(cmd, "output")
 	flags.BoolVar(&o.rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
-	flags.BoolVar(&o.anySize, "any-size", false, "make the classifier of images of any height and width, which it resizes itself, as fmp predict does")
+	flags.BoolVar(&o.anySize, "any-size", false, "make the classifier of images of any height and width, which it resizes itself, as fmp "+
+		"predict does")
 	flags.BoolVar(&o.withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
 	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&o.trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
-	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration points enough, -1 none")
-	flags.StringVar(&o.of, "for", "", "`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
+	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration "+
+		"points enough, -1 none")
+	flags.StringVar(&o.of, "for", "",
+		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -210,7 +214,8 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 		return usageError(err)
 	}
 	if res.Points > pool.MostPoints && r.Method() != "FMP" {
-		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same masses and class means", res.Points, pool.MostPoints))
+		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same "+
+			"masses and class means", res.Points, pool.MostPoints))
 	}
 	eng, err := openEngine(ctx, o.settings.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
@@ -224,10 +229,12 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	res.describe(r, p)
 	if res.Scope == posterior.ScopeOpen && o.ext == ".npy" {
 		_, novelty := pool.Open(p)
-		return usageErrorf("--output %s: the uploads are of classes that the corpus lacks (novelty %.2f), and heads of the open form are on coordinates of this round alone: write the classifier (.onnx), or give --scope closed", o.out, novelty)
+		return usageErrorf("--output %s: the uploads are of classes that the corpus lacks (novelty %.2f), and heads of the open form are on "+
+			"coordinates of this round alone: write the classifier (.onnx), or give --scope closed", o.out, novelty)
 	}
 	if p.Effects.Any() && o.ext == ".npy" {
-		return usageErrorf("--output %s: some clients have another camera, and heads of such a round are on coordinates of its own: write the classifier (.onnx)", o.out)
+		return usageErrorf("--output %s: some clients have another camera, and heads of such a round are on coordinates of its own: write the "+
+			"classifier (.onnx)", o.out)
 	}
 	m, bytes, err := o.save(ctx, r, p)
 	if err != nil {
@@ -301,7 +308,8 @@ const scopeMoments = "moments"
 func (p *pooled) print(w io.Writer) error {
 	var b strings.Builder
 	if p.Bytes > 0 {
-		fmt.Fprintf(&b, "classifier: %s (%d bytes, %d heads on %d numbers)\ninput:      %s\noutputs:    %s\n", p.Output, p.Bytes, p.Shape[0], p.Shape[1]-1, strings.Join(p.Inputs, ", "), strings.Join(p.Outputs, ", "))
+		fmt.Fprintf(&b, "classifier: %s (%d bytes, %d heads on %d numbers)\ninput:      %s\noutputs:    %s\n", p.Output, p.Bytes, p.Shape[0],
+			p.Shape[1]-1, strings.Join(p.Inputs, ", "), strings.Join(p.Outputs, ", "))
 		fmt.Fprintf(&b, "classes:    %s\n", clip(strings.Join(p.Classes, ", ")))
 	} else {
 		fmt.Fprintf(&b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0], p.Shape[1], p.Shape[2])
@@ -312,7 +320,8 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "from:       %s, %d points for n = %d\n", uploads, p.Points, p.N)
 	if p.Kappa != nil {
-		fmt.Fprintf(&b, "form:       moments, without a corpus (kappa %.2f ± %.0f%%, as --kappa %.3g,%.2g another round behind this network)\n", p.Kappa[0], 100*p.Kappa[1], p.Kappa[0], p.Kappa[1])
+		fmt.Fprintf(&b, "form:       moments, without a corpus (kappa %.2f ± %.0f%%, as --kappa %.3g,%.2g another round behind this network)\n",
+			p.Kappa[0], 100*p.Kappa[1], p.Kappa[0], p.Kappa[1])
 	}
 	if p.Novelty != nil {
 		of := "the corpus's classes"
@@ -345,7 +354,8 @@ func (p *pooled) printClients(b *strings.Builder) {
 		order[m] = m
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(min(p.Honest[a], 0.5), min(p.Honest[b], 0.5)), cmp.Compare(p.Counted[a]*p.Claimed[b], p.Counted[b]*p.Claimed[a]))
+		return cmp.Or(cmp.Compare(min(p.Honest[a], 0.5), min(p.Honest[b], 0.5)),
+			cmp.Compare(p.Counted[a]*p.Claimed[b], p.Counted[b]*p.Claimed[a]))
 	})
 	fmt.Fprintf(b, "clients:    %9s %9s %9s\n", "P(honest)", "claimed", "counted")
 	for _, m := range order[:min(len(order), mostClients)] {

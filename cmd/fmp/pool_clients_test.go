@@ -7,7 +7,8 @@ import (
 
 // TestPrintClients: suspects come first, then the clients of whose claim the smallest share counts; of many the text names twenty.
 func TestPrintClients(t *testing.T) {
-	p := pooled{Clients: []string{"small", "large", "suspect"}, Honest: []float64{0.99, 0.98, 0.1}, Claimed: []float64{20, 20000, 20}, Counted: []float64{20, 57.4, 20}}
+	p := pooled{Clients: []string{"small", "large", "suspect"}, Honest: []float64{0.99, 0.98, 0.1}, Claimed: []float64{20, 20000, 20},
+		Counted: []float64{20, 57.4, 20}}
 	var b strings.Builder
 	p.printClients(&b)
 	want := `clients:    P(honest)   claimed   counted

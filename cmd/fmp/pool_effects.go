@@ -26,5 +26,6 @@ func (p *pooled) printEffects(b *strings.Builder) {
 	if more := len(shifted) - mostClients; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	fmt.Fprintf(b, "cameras:    %d of %d clients differ from the others in all classes alike, by so many standard deviations: %s\n", len(shifted), len(p.Clients), strings.Join(names, ", "))
+	fmt.Fprintf(b, "cameras:    %d of %d clients differ from the others in all classes alike, by so many standard deviations: %s\n",
+		len(shifted), len(p.Clients), strings.Join(names, ", "))
 }

@@ -10,7 +10,8 @@ import (
 // TestPrintEffects: clients with another camera are named, the furthest first, and sets state level, points and clients.
 func TestPrintEffects(t *testing.T) {
 	var b strings.Builder
-	p := pooled{Clients: []string{"a", "b", "c"}, Effects: []float64{2, 0, 5.25}, Sets: setsOf(&models.OriginSets{Level: 0.95, Images: 40, Clients: 3})}
+	p := pooled{Clients: []string{"a", "b", "c"}, Effects: []float64{2, 0, 5.25},
+		Sets: setsOf(&models.OriginSets{Level: 0.95, Images: 40, Clients: 3})}
 	p.printEffects(&b)
 	p.Sets.print(&b)
 	want := "cameras:    2 of 3 clients differ from the others in all classes alike, by so many standard deviations: c (5.2), a (2.0)\n" +

@@ -28,7 +28,8 @@ type pooledPrivate struct {
 // private pools the uploads of a private round.
 func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if o.trust {
-		return usageErrorf("--trust is of rounds whose uploads are weighed by how well the others predict them; a private round hides what that needs")
+		return usageErrorf("--trust is of rounds whose uploads are weighed by how well the others predict them; a private round hides what " +
+			"that needs")
 	}
 	releases, bad := pool.ReadReleases(args, o.want)
 	if len(bad) > 0 && (!o.skip || len(releases) == 0) {
@@ -63,7 +64,8 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if o.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "classifier: %s (%d heads on %d numbers)\nfrom:       %d uploads of a private round\nspent:      %v (noise of %.3g times the sensitivity, %d times in the sum)\n",
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "classifier: %s (%d heads on %d numbers)\nfrom:       %d uploads of a private round\nspent:    "+
+		"  %v (noise of %.3g times the sensitivity, %d times in the sum)\n",
 		o.out, res.Shape[0], res.Shape[1]-1, len(res.Clients), p.Account.Budget, p.Account.Sigma, p.Account.Releases)
 	return err
 }

@@ -28,6 +28,7 @@ func (s *pooledSets) print(b *strings.Builder) {
 		if s.Clients == 1 {
 			clients = "one client"
 		}
-		fmt.Fprintf(b, "sets:       hold the class of a new image of these clients with probability %g or more, from %d calibration points of %s\n", s.Level, s.Points, clients)
+		fmt.Fprintf(b, "sets:       hold the class of a new image of these clients with probability %g or more, from %d calibration "+
+			"points of %s\n", s.Level, s.Points, clients)
 	}
 }

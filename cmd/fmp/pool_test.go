@@ -81,7 +81,8 @@ func TestPool(t *testing.T) {
 		return code, log.String()
 	}
 	out := filepath.Join(dir, "posterior.npy")
-	if code, log := pool(out, append(slices.Clone(uploads), "--client-graph", client, "--round", "2", "--set", "posterior.samples=6")...); code != exitOK {
+	if code, log := pool(out, append(slices.Clone(uploads), "--client-graph", client, "--round", "2", "--set",
+		"posterior.samples=6")...); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, log)
 	}
 	heads, err := npy.Load(out)

@@ -69,7 +69,8 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 	}
 	args := []string{"--dataset", data, "--data-dir", place, "--extractor", x, "--predictor", predictor, "--set", "engine.library=" + lib,
 		"--clients", "2", "--points", "6", "--seeds", "1", "--samples", "2", "--fresh", "10", "--methods", "ANN,FMP",
-		"--set", "protocol=tuned", "--set", "tuning.tasks=1", "--set", "tuning.points=10", "--set", "dataset.splits.extractor=0.3", "--set", "dataset.splits.clients=0.3"}
+		"--set", "protocol=tuned", "--set", "tuning.tasks=1", "--set", "tuning.points=10", "--set", "dataset.splits.extractor=0.3", "--set",
+		"dataset.splits.clients=0.3"}
 	code, stdout, errs := runFMP(t, append([]string{"run", "--out", out}, args...)...)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
@@ -104,7 +105,8 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if was.Files["extractor"] != filepath.Base(x) || was.Files["predictor"] != "mine.onnx" || len(was.Files) != 2 || len(was.Models["predictor"]) != 64 {
+	if was.Files["extractor"] != filepath.Base(x) || was.Files["predictor"] != "mine.onnx" || len(was.Files) != 2 ||
+		len(was.Models["predictor"]) != 64 {
 		t.Errorf("models are %v, %v", was.Files, was.Models)
 	}
 

@@ -50,7 +50,8 @@ func openClassifier(cmd *cobra.Command, cfg engineSettings, path string) (*class
 }
 
 // classifyPath classifies the images (or the feature rows, .npy) of a path and names what could not be read.
-func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags, optional bool, do func([]classify.Prediction) error) (bad []error, err error) {
+func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags, optional bool,
+	do func([]classify.Prediction) error) (bad []error, err error) {
 	skip, err := skipBad(f.onBad)
 	if err != nil {
 		return nil, err
@@ -101,6 +102,19 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 	return bad, nil
 }
 
+// formatOf returns the format that the flags --json and --csv name; a table without them.
+func formatOf(asJSON, asCSV bool) (classify.Format, error) {
+	switch {
+	case asJSON && asCSV:
+		return classify.Table, usageErrorf("--json and --csv are two formats; give one")
+	case asJSON:
+		return classify.JSON, nil
+	case asCSV:
+		return classify.CSV, nil
+	}
+	return classify.Table, nil
+}
+
 func newPredictCommand() *cobra.Command {
 	var asJSON, asCSV bool
 	var listen, folder string
@@ -141,11 +155,13 @@ page to drop photographs on, at /.`,
 	images.bind(cmd)
 	fl := cmd.Flags()
 	fl.Float64Var(&reject, "reject", 0, "leave images to people whose most probable class has less than this `PROBABILITY`")
-	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong answers at this `SHARE` or below, with a probability of 95%; wants a classifier of fmp calibrate")
+	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong answers "+
+		"at this `SHARE` or below, with a probability of 95%; wants a classifier of fmp calibrate")
 	fl.BoolVar(&asJSON, "json", false, "print JSON: the classes, and for each image all probabilities")
 	fl.BoolVar(&asCSV, "csv", false, "print CSV")
 	fl.StringVar(&listen, "listen", "", "answer requests on a loopback `HOST:PORT` (port 0: a free one) in place of IMAGES")
-	fl.StringVar(&folder, "page", "", "`FOLDER` that make page wrote, with which the page of --listen classifies in the browser; without it the page sends photographs to this program")
+	fl.StringVar(&folder, "page", "", "`FOLDER` that make page wrote, with which the page of --listen classifies "+
+		"in the browser; without it the page sends photographs to this program")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err
@@ -156,14 +172,9 @@ page to drop photographs on, at /.`,
 		if folder != "" {
 			return usageErrorf("--page goes with --listen")
 		}
-		format := classify.Table
-		switch {
-		case asJSON && asCSV:
-			return usageErrorf("--json and --csv are two formats; give one")
-		case asJSON:
-			format = classify.JSON
-		case asCSV:
-			format = classify.CSV
+		format, err := formatOf(asJSON, asCSV)
+		if err != nil {
+			return err
 		}
 		c, closeAll, err := openClassifier(cmd, cfg, args[0])
 		if err != nil {
@@ -204,13 +215,16 @@ func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64
 	points := conformal.Points{Top: o.Sets.Top, Right: o.Sets.Right}
 	threshold, answered, ok := points.Answerable(risk, 1-confidence)
 	if !ok {
-		return 0, fmt.Errorf("--error %v: %d calibration images prove no such share of wrong answers: calibrate with more images, or allow a larger share", risk, len(points.Top))
+		return 0, fmt.Errorf("--error %v: %d calibration images prove no such share of wrong answers: calibrate with more images, or allow a "+
+			"larger share", risk, len(points.Top))
 	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: images below %.3f are left to people; %d of %d calibration images are answered\n", cmd.CommandPath(), threshold, answered, len(points.Top))
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: images below %.3f are left to people; %d of %d calibration images are answered\n",
+		cmd.CommandPath(), threshold, answered, len(points.Top))
 	return threshold, err
 }
 
-func printPredictions(w io.Writer, c *classify.Classifier, format classify.Format, reject float64, predict func(func([]classify.Prediction) error) error) error {
+func printPredictions(w io.Writer, c *classify.Classifier, format classify.Format, reject float64,
+	predict func(func([]classify.Prediction) error) error) error {
 	p, err := classify.NewPrinter(w, c, format, reject)
 	if err != nil {
 		return usageError(err)

@@ -20,7 +20,8 @@ import (
 // servePredictions answers requests for the predictions of a classifier on an address of loopback until the context ends.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path, address, folder string) error {
 	if !loopback.Address(address) {
-		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a round are for this machine; put a proxy with TLS before it, or use fmp serve", address)
+		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a round are for this machine; put a "+
+			"proxy with TLS before it, or use fmp serve", address)
 	}
 	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
 	if err != nil {
@@ -44,7 +45,8 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path, address, fol
 	if err != nil {
 		return usageError(fmt.Errorf("--listen: %w", err))
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10}
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "predictions of %s on http://%s\n", path, l.Addr())

@@ -131,7 +131,8 @@ func TestClassifierFile(t *testing.T) {
 	}
 	o, err := models.ReadOrigin(wf)
 	if err != nil || len(o.Clients) != 3 || o.Clients[1].Name != "client 1" || len(o.Clients[1].Upload) != 64 || o.Clients[1].N != 20 ||
-		o.Client != shippedManifest(t, "digits-color", models.KindClient).Digest || o.Predictor != shippedManifest(t, "digits-color", models.KindConjugate).Digest || o.Method != "FMP" || o.L2 != 0 || o.Fresh != 0 {
+		o.Client != shippedManifest(t, "digits-color", models.KindClient).Digest ||
+		o.Predictor != shippedManifest(t, "digits-color", models.KindConjugate).Digest || o.Method != "FMP" || o.L2 != 0 || o.Fresh != 0 {
 		t.Errorf("origin %+v, %v", o, err)
 	}
 
@@ -158,7 +159,8 @@ func TestClassifierFile(t *testing.T) {
 		if err := npy.Save(path("features.npy"), features); err != nil {
 			t.Fatal(err)
 		}
-		for _, args := range [][]string{{path("classifier.onnx"), folder}, {path("classifier.onnx"), folder, "--engine", "pure"}, {path("rows.onnx"), path("features.npy")}} {
+		for _, args := range [][]string{{path("classifier.onnx"), folder}, {path("classifier.onnx"), folder, "--engine", "pure"},
+			{path("rows.onnx"), path("features.npy")}} {
 			code, out, errs := runFMP(t, append([]string{"predict", "--json", "--reject", "0.5"}, args...)...)
 			if code != exitOK {
 				t.Fatalf("exit code %d: %s", code, errs)
@@ -254,7 +256,8 @@ func TestClassifierFile(t *testing.T) {
 		const script = `import sys, numpy, onnxruntime
 s = onnxruntime.InferenceSession(sys.argv[1])
 numpy.save(sys.argv[3], s.run(["probabilities"], {"images": numpy.load(sys.argv[2])})[0])`
-		if out, err := exec.Command(python, "-c", script, path("classifier.onnx"), path("images.npy"), path("p.npy")).CombinedOutput(); err != nil {
+		if out, err := exec.Command(python, "-c", script, path("classifier.onnx"), path("images.npy"),
+			path("p.npy")).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		p, err := npy.Load(path("p.npy"))
@@ -319,7 +322,8 @@ func TestPoolSettles(t *testing.T) {
 	} {
 		code, out, errs, made := pool(c.args...)
 		var got pooled
-		if err := json.Unmarshal([]byte(out), &got); code != exitOK || err != nil || !made || got.L2 != c.l2 || got.Fresh != c.fresh || !strings.Contains(errs, c.warn) {
+		if err := json.Unmarshal([]byte(out), &got); code != exitOK || err != nil || !made || got.L2 != c.l2 || got.Fresh != c.fresh ||
+			!strings.Contains(errs, c.warn) {
 			t.Errorf("%v: exit code %d, %+v, %v, %q; want l2 %v, fresh %d and %q", c.args, code, got, err, errs, c.l2, c.fresh, c.warn)
 		}
 	}

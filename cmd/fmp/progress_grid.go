@@ -160,7 +160,8 @@ func (p *gridProgress) show() {
 	running := strings.Join(at, "; ")
 	if p.bar == nil {
 		share := p.share()
-		text := fmt.Sprintf("grid: %d of %d cells (%d%%)%s", done, total, int(100*share), pace(done-p.first, share-p.begun, 1-share, p.now().Sub(p.started)))
+		text := fmt.Sprintf("grid: %d of %d cells (%d%%)%s", done, total, int(100*share),
+			pace(done-p.first, share-p.begun, 1-share, p.now().Sub(p.started)))
 		if running != "" {
 			text += " | " + running
 		}

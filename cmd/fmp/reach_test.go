@@ -51,7 +51,8 @@ func TestProxies(t *testing.T) {
 		from.Close()
 	}))
 	defer proxy.Close()
-	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), "join", "https://example.com", "--ca", f.path("front.crt"), "--key", f.path("keys/c000.key"), "--cache", f.path("cache"), f.path("images/c000"))
+	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), "join", "https://example.com", "--ca", f.path("front.crt"), "--key",
+		f.path("keys/c000.key"), "--cache", f.path("cache"), f.path("images/c000"))
 	cmd.Env = append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=")
 	out, err := cmd.CombinedOutput()
 	if err != nil || asked.Load() == 0 || !strings.Contains(string(out), "receipt:") {

@@ -104,7 +104,8 @@ func isOf(r *wire.Receipt, message []byte) error {
 		round, client, graph = m.Round, m.Client, m.Model
 	}
 	if round != r.Round || client != r.Client || graph != r.Graph {
-		return fmt.Errorf("it is of %q in round %d with client graph %s; the upload is of %q in round %d with %s", r.Client, r.Round, r.Graph, client, round, graph)
+		return fmt.Errorf("it is of %q in round %d with client graph %s; the upload is of %q in round %d with %s", r.Client, r.Round, r.Graph,
+			client, round, graph)
 	}
 	return nil
 }
@@ -114,7 +115,8 @@ func (v *verified) print(out io.Writer, asJSON bool, what string) error {
 	if asJSON {
 		return printJSON(out, v)
 	}
-	_, err := fmt.Fprintf(out, "receipt: %s; %q, round %d, in since %s\nupload:  %d bytes, sha256 %s\n", what, v.Client, v.Round, v.Time.Format(time.RFC3339), v.Bytes, v.Upload)
+	_, err := fmt.Fprintf(out, "receipt: %s; %q, round %d, in since %s\nupload:  %d bytes, sha256 %s\n", what, v.Client, v.Round,
+		v.Time.Format(time.RFC3339), v.Bytes, v.Upload)
 	if err == nil && v.Spent != nil {
 		_, err = fmt.Fprintf(out, "spent:   %v\n", v.Spent)
 	}
@@ -128,8 +130,8 @@ func newReceiptsFetchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fetch URL --key FILE",
 		Short: "Fetch the receipt of a client's upload again",
-		Long: `Ask the server of a round for the receipt of the upload that it holds of a client, with the client's key, check its signature, and write
-it to a file. Give --server-key as well if you have it: otherwise the key is what the server says.`,
+		Long: `Ask the server of a round for the receipt of the upload that it holds of a client, with the client's key, check its signature,
+and write it to a file. Give --server-key as well if you have it: otherwise the key is what the server says.`,
 		Example: "  fmp receipts fetch https://server:8443 --key shop-17.key -o receipt.json --ca server.crt",
 		Args:    rangeArgs(1, 1, "URL"),
 	}
@@ -166,7 +168,8 @@ it to a file. Give --server-key as well if you have it: otherwise the key is wha
 			return fmt.Errorf("receipts fetch: %w", err)
 		}
 		if r.Client != key.Name || r.Round != d.Round || r.Graph != d.Graph {
-			return fmt.Errorf("receipts fetch: the server sent the receipt of %q in round %d; asked was for that of %q in round %d", r.Client, r.Round, key.Name, d.Round)
+			return fmt.Errorf("receipts fetch: the server sent the receipt of %q in round %d; asked was for that of %q in round %d", r.Client,
+				r.Round, key.Name, d.Round)
 		}
 		v := verified{Receipt: *r}
 		if output == "" {

@@ -50,7 +50,8 @@ func TestReceiptsVerify(t *testing.T) {
 	own := upload("a", 0.5)
 	receipt := func(name string, k *identity.Key, change func(*wire.Receipt), after func(*wire.Receipt)) string {
 		t.Helper()
-		r := &wire.Receipt{Round: 7, Client: "a", Graph: strings.Repeat("ab", 32), Upload: models.DigestBytes(own), Bytes: len(own), Time: time.Unix(1e9, 5).UTC()}
+		r := &wire.Receipt{Round: 7, Client: "a", Graph: strings.Repeat("ab", 32), Upload: models.DigestBytes(own), Bytes: len(own),
+			Time: time.Unix(1e9, 5).UTC()}
 		if change != nil {
 			change(r)
 		}
@@ -70,10 +71,11 @@ func TestReceiptsVerify(t *testing.T) {
 		want string
 		args []string
 	}{
-		"signed":              {0, `holds; "a", round 7`, []string{receipt("1", server, nil, nil)}},
-		"of the upload":       {0, "holds", []string{receipt("2", server, nil, nil), "--upload", message}},
-		"by another":          {1, "is not signed", []string{receipt("3", other, nil, nil)}},
-		"changed":             {1, "is not signed", []string{receipt("4", server, nil, func(r *wire.Receipt) { r.Time = r.Time.Add(time.Second) })}},
+		"signed":        {0, `holds; "a", round 7`, []string{receipt("1", server, nil, nil)}},
+		"of the upload": {0, "holds", []string{receipt("2", server, nil, nil), "--upload", message}},
+		"by another":    {1, "is not signed", []string{receipt("3", other, nil, nil)}},
+		"changed": {1, "is not signed", []string{receipt("4", server, nil,
+			func(r *wire.Receipt) { r.Time = r.Time.Add(time.Second) })}},
 		"of another upload":   {1, "sha256", []string{receipt("5", server, nil, nil), "--upload", write("b.upload", upload("a", 0.25))}},
 		"of another round":    {1, "in round 8", []string{receipt("6", server, func(r *wire.Receipt) { r.Round = 8 }, nil), "--upload", message}},
 		"of another's client": {1, `of "b"`, []string{receipt("7", server, func(r *wire.Receipt) { r.Client = "b" }, nil), "--upload", message}},

@@ -95,7 +95,8 @@ func runError(path string, err error) error {
 					}
 				}
 			}
-			return missingError(fmt.Errorf("there is no run directory %s (`fmp results list` shows the runs)%s", path, suggest.DidYouMean(filepath.Clean(path), beside)))
+			return missingError(fmt.Errorf("there is no run directory %s (`fmp results list` shows the runs)%s", path,
+				suggest.DidYouMean(filepath.Clean(path), beside)))
 		}
 	}
 	return usageError(err)
@@ -129,7 +130,8 @@ and, for each partition of the clients and each protocol, the figures of one met
 			root = args[0]
 		}
 		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
-			return missingError(fmt.Errorf("there is no folder %s here; fmp run makes a run in runs, and fmp results list DIR looks elsewhere", root))
+			return missingError(fmt.Errorf("there is no folder %s here; fmp run makes a run in runs, and fmp results list DIR looks elsewhere",
+				root))
 		}
 		runs, err := experiment.List(root)
 		if err != nil {
@@ -235,7 +237,8 @@ func newResultsShowCommand() *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
-		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: slices.Concat(m.Notes, experiment.ScopeNotes(rs), tuned.EdgeNotes()), Tables: ts, wide: wide}
+		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: slices.Concat(m.Notes, experiment.ScopeNotes(rs), tuned.EdgeNotes()),
+			Tables: ts, wide: wide}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)
 		}
@@ -351,7 +354,8 @@ method, .md and .tex the tables of means.`,
 		if err := atomicfile.Write(file, write); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", file, map[bool]string{true: "1 run", false: fmt.Sprintf("%d runs", len(args))}[len(args) == 1])
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", file, map[bool]string{true: "1 run",
+			false: fmt.Sprintf("%d runs", len(args))}[len(args) == 1])
 		return err
 	}
 	return cmd

@@ -67,11 +67,13 @@ func TestResults(t *testing.T) {
 		Methods                  []string
 		Tables                   []report.Table
 	}
-	if err := json.Unmarshal([]byte(ok("list", root, "--json")), &listed); err != nil || len(listed) != 2 || listed[0].Path != a || listed[0].Extractor != "shipped" ||
+	if err := json.Unmarshal([]byte(ok("list", root, "--json")), &listed); err != nil || len(listed) != 2 || listed[0].Path != a ||
+		listed[0].Extractor != "shipped" ||
 		time.Since(listed[0].Date) > time.Hour || !slices.Equal(listed[0].Methods, []string{"CANN", "FMP"}) || len(listed[0].Tables) != 1 {
 		t.Errorf("list --json printed %+v (%v)", listed, err)
 	}
-	if code, out, errs := runFMP(t, "results", "list", root, "--dataset", "digitz"); code != exitOK || strings.Contains(out, "0.8100") || !strings.Contains(errs, "did you mean digits?") {
+	if code, out, errs := runFMP(t, "results", "list", root, "--dataset", "digitz"); code != exitOK || strings.Contains(out, "0.8100") ||
+		!strings.Contains(errs, "did you mean digits?") {
 		t.Errorf("the filter let through %s and said %s", out, errs)
 	}
 	for _, args := range [][]string{{"list", root}, {"compare", a}, {"export", a, "-o", filepath.Join(root, "filtered.md")}} {
@@ -88,7 +90,8 @@ func TestResults(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(filepath.Join(a, "plots")), os.WriteFile(filepath.Join(a, "plots"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := runFMP(t, "results", "show", a); code != exitOK || !strings.Contains(out, "FMP") || !strings.HasPrefix(errs, "fmp: the report is as it was: ") {
+	if code, out, errs := runFMP(t, "results", "show", a); code != exitOK || !strings.Contains(out, "FMP") ||
+		!strings.HasPrefix(errs, "fmp: the report is as it was: ") {
 		t.Errorf("show where nothing can be written: exit code %d, %s, %s", code, out, errs)
 	}
 	if err := os.Remove(filepath.Join(a, "plots")); err != nil {

@@ -81,7 +81,8 @@ func groupCommands(root *cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: main, Title: "From images to the table:"},
 		&cobra.Group{ID: models, Title: "Models:"},
 		&cobra.Group{ID: setup, Title: "This installation:"})
-	group := map[string]string{"onnx": models, "train": models, "fuse": models, "sign": models, "verify": models, "package": models, "bench": setup, "config": setup, "doctor": setup, "man": setup, "setup": setup, "version": setup}
+	group := map[string]string{"onnx": models, "train": models, "fuse": models, "sign": models, "verify": models, "package": models,
+		"bench": setup, "config": setup, "doctor": setup, "man": setup, "setup": setup, "version": setup}
 	for _, c := range root.Commands() {
 		if c.GroupID = group[c.Name()]; c.GroupID == "" {
 			c.GroupID = main
@@ -135,7 +136,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	msg := err.Error()
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
-		want := map[string]string{"bool": "true or false", "int": "a whole number", "uint64": "a whole number of at least 0", "float64": "a number", "duration": "a time such as 90s, 10m or 2h"}[bad.GetFlag().Value.Type()]
+		want := map[string]string{"bool": "true or false", "int": "a whole number", "uint64": "a whole number of at least 0",
+			"float64": "a number", "duration": "a time such as 90s, 10m or 2h"}[bad.GetFlag().Value.Type()]
 		if want != "" {
 			return usageErrorf("--%s is %q; want %s", bad.GetFlag().Name, clip(bad.GetValue()), want)
 		}

@@ -65,7 +65,8 @@ open scope; table1, figure2: the paper's; privacy: private rounds).`,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tables as JSON")
-	cmd.Flags().BoolVar(&keep, "keep-models", false, "leave the classifiers of the first repeat's martingale posteriors in the run directory, for fmp predict")
+	cmd.Flags().BoolVar(&keep, "keep-models", false, "leave the classifiers of the first repeat's martingale posteriors in the run "+
+		"directory, for fmp predict")
 	bindWide(cmd, &wide)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {

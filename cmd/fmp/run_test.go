@@ -136,10 +136,12 @@ func TestRunInOpenScope(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if notes := strings.Join(m.Notes, " "); !strings.Contains(notes, "open scope") || !strings.Contains(notes, "5 classes of digits") || len(m.Data["corpus"]) != 64 {
+	if notes := strings.Join(m.Notes, " "); !strings.Contains(notes, "open scope") || !strings.Contains(notes, "5 classes of digits") ||
+		len(m.Data["corpus"]) != 64 {
 		t.Errorf("notes %q, corpus %q", notes, m.Data["corpus"])
 	}
-	if code, _, errs := runFMP(t, append(args, "--set", "corpus.classes=0-6")...); code != exitUsage || !strings.Contains(errs, "class 6 is among") {
+	if code, _, errs := runFMP(t, append(args, "--set", "corpus.classes=0-6")...); code != exitUsage ||
+		!strings.Contains(errs, "class 6 is among") {
 		t.Errorf("a class on both sides: exit code %d: %s", code, errs)
 	}
 }

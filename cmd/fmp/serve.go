@@ -58,7 +58,8 @@ type serveFlags struct {
 // bindStore declares the flags that say where NATS is, for the server and for workers.
 func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
 	f := cmd.Flags()
-	f.StringVar(&o.URL, "nats", "", "`URL` of NATS servers elsewhere, several separated by commas, with TLS unless on loopback; passwords belong in --nats-creds or --nats-token-file")
+	f.StringVar(&o.URL, "nats", "", "`URL` of NATS servers elsewhere, several separated by commas, "+
+		"with TLS unless on loopback; passwords belong in --nats-creds or --nats-token-file")
 	f.StringVar(&o.Credentials, "nats-creds", "", "`FILE` of credentials (.creds) for them")
 	f.StringVar(&o.CA, "nats-ca", "", "`FILE` of certificates to trust for them")
 	f.StringVar(token, "nats-token-file", "", "`FILE` with the token of NATS servers, or of workers that --nats-listen lets in")
@@ -86,7 +87,8 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 		Example: `  fmp serve --round round.yaml
   fmp serve --round round.yaml --tls-self-signed
   fmp serve --round round.yaml --listen :8443 --tls-cert server.crt --tls-key server.key --token-file readers.token
-  fmp serve --round round.yaml --as-helper --servers-secret-file pair.secret --listen :8444 --tls-cert h.crt --tls-key h.key --token-file readers.token
+  fmp serve --round round.yaml --as-helper --servers-secret-file pair.secret --listen :8444 --tls-cert h.crt --tls-key h.key \
+      --token-file readers.token
   fmp serve --round round.yaml --helper https://helper:8444 --servers-secret-file pair.secret --tls-self-signed
   fmp serve --round round.yaml --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
@@ -102,11 +104,13 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 	f.StringVar(&o.token, "token-file", "", "`FILE` with the token that readers give")
 	bindStore(cmd, &o.nats, &o.natsToken)
 	f.IntVar(&o.nats.Replicas, "nats-replicas", 1, "on how many of the servers of --nats everything is kept: 1 to 5")
-	f.StringVar(&o.nats.Listen, "nats-listen", "", "loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
+	f.StringVar(&o.nats.Listen, "nats-listen", "",
+		"loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
 	f.BoolVar(&o.nats.Sync, "sync", false, "give receipts only once the disk has the upload, so that they outlive a power cut")
 	f.IntVar(&o.low, "low-space", 1024, "`MIB` of free space on the disk of --state below which the server warns (log, /metrics)")
 	f.BoolVar(&o.workers, "workers", false, "leave the sampling to fmp worker")
-	f.StringVar(&o.helper, "helper", "", "`URL` of the helper of a private round with noise: two-servers, of which this server is then the leader")
+	f.StringVar(&o.helper, "helper", "",
+		"`URL` of the helper of a private round with noise: two-servers, of which this server is then the leader")
 	f.StringVar(&o.helperCA, "helper-ca", "", "`FILE` of certificates to trust for it")
 	f.BoolVar(&o.asHelper, "as-helper", false, "be the helper of such a round: hold the other shares, and open nothing")
 	f.StringVar(&o.secret, "servers-secret-file", "", "`FILE` with the secret that leader and helper both know, and clients do not")
@@ -172,7 +176,8 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 		return fmt.Errorf("--nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats", o.Replicas)
 	}
 	if l := o.Listen; l != "" && (!loopback.Address(l) || o.URL != "" || tokenFile == "") {
-		return fmt.Errorf("--nats-listen %s; want an address of loopback, with --nats-token-file and without --nats: workers elsewhere need NATS servers of their own, with TLS", l)
+		return fmt.Errorf("--nats-listen %s; want an address of loopback, with --nats-token-file and without --nats: workers elsewhere need "+
+			"NATS servers of their own, with TLS", l)
 	}
 	if workers && o.URL == "" && o.Listen == "" {
 		return errors.New("--workers wants --nats-listen or --nats, where workers come in")
@@ -251,7 +256,8 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 	if err != nil {
 		return usageError(fmt.Errorf("serve: --page: %w", err))
 	}
-	svc, err := service.New(ctx, service.Config{Page: join, Round: s.round, Key: key, Store: s.store, Token: token, Log: s.log, Pool: s.sampling(), Private: s.private(),
+	svc, err := service.New(ctx, service.Config{Page: join, Round: s.round, Key: key, Store: s.store, Token: token, Log: s.log,
+		Pool: s.sampling(), Private: s.private(),
 		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng})
 	if err != nil {
 		return err
@@ -312,7 +318,8 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 			return err
 		}
 	}
-	srv := &http.Server{Handler: svc.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	srv := &http.Server{Handler: svc.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 *
+		time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: complaints}
 	failed := make(chan error, 2)
 	work, stop := context.WithCancel(ctx)
@@ -395,7 +402,8 @@ type pooling struct {
 }
 
 func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling, error) {
-	p := &pooling{eng: eng, client: r.Client, options: pool.Options{Predictor: r.Predictor, Open: r.Open, Scope: r.Scope, Seed: pool.Seed, Threads: cfg.Engine.Threads}}
+	p := &pooling{eng: eng, client: r.Client, options: pool.Options{Predictor: r.Predictor, Open: r.Open, Scope: r.Scope, Seed: pool.Seed,
+		Threads: cfg.Engine.Threads}}
 	var err error
 	if p.graph, err = serde.Unmarshal(r.GraphData); err != nil {
 		return nil, err
@@ -415,7 +423,8 @@ func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling
 	p.options.Trust = !*r.Honesty
 	// What does not go together is said before the first client comes.
 	if b := r.Privacy; b != nil {
-		example := &federate.Release{Round: r.Round, Model: r.Client.Digest, Budget: *b, Sums: &privacy.Release{Classes: r.Client.C, K: r.Client.K}}
+		example := &federate.Release{Round: r.Round, Model: r.Client.Digest, Budget: *b,
+			Sums: &privacy.Release{Classes: r.Client.C, K: r.Client.K}}
 		_, err := pool.NewPrivate([]pool.Release{{Release: example}}, p.graph, p.client, p.options)
 		return p, err
 	}
@@ -512,7 +521,8 @@ func bothForms(ctx context.Context, r sampledRound, post *posterior.Result) (*se
 }
 
 // measured adds to the summary of what is sampled how the classifier does on a folder of the server's own images.
-func measured[U any](eng engine.Engine, folder string, sampling func(context.Context, []U) (*service.Pooled, error)) func(context.Context, []U) (*service.Pooled, error) {
+func measured[U any](eng engine.Engine, folder string, sampling func(context.Context, []U) (*service.Pooled, error)) func(context.Context,
+	[]U) (*service.Pooled, error) {
 	return func(ctx context.Context, uploads []U) (*service.Pooled, error) {
 		made, err := sampling(ctx, uploads)
 		if err != nil {

@@ -129,7 +129,8 @@ func (f *federation) full() {
 		f.t.Errorf("a full disk, after %v: %s", took, data)
 	}
 	f.logged("the disk of the state is full") // metrics are of what was last looked at
-	if _, data := f.get("/metrics"); !strings.Contains(string(data), "fmp_state_full 1") || !strings.Contains(string(data), "fmp_state_low 1") {
+	if _, data := f.get("/metrics"); !strings.Contains(string(data), "fmp_state_full 1") ||
+		!strings.Contains(string(data), "fmp_state_low 1") {
 		f.t.Error("the metrics do not say that the disk is full")
 	}
 }

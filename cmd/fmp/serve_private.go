@@ -44,10 +44,12 @@ func (s sums) Keep(inputs string, data []byte) error {
 func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, error) {
 	two := b != nil && b.Noise == privacy.TwoServers
 	if !two && (o.helper != "" || o.helperCA != "" || o.asHelper || o.secret != "") {
-		return nil, "", errors.New("serve: --helper, --helper-ca, --as-helper and --servers-secret-file are of rounds whose file says privacy: {noise: two-servers}")
+		return nil, "", errors.New("serve: --helper, --helper-ca, --as-helper and --servers-secret-file are of rounds whose file says " +
+			"privacy: {noise: two-servers}")
 	}
 	if two && ((o.helper != "") == o.asHelper || o.secret == "" || o.asHelper && o.helperCA != "") {
-		return nil, "", errors.New("serve: a round with noise: two-servers wants --helper URL at the leader or --as-helper at the helper, and --servers-secret-file at both")
+		return nil, "", errors.New("serve: a round with noise: two-servers wants --helper URL at the leader or --as-helper at the helper, and " +
+			"--servers-secret-file at both")
 	}
 	secret, err := readToken("servers-secret-file", o.secret)
 	if err != nil || o.helper == "" {
@@ -64,7 +66,8 @@ func (s *server) meetHelper(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.log.Info("numbers of a client are proved to be in range; one that lies may choose any there", "bits", scheme.Bits, "as_images", math.Ceil(scheme.WorstNorm()/math.Hypot(privacy.Steps, privacy.CountSteps)), "leader_share_bytes", scheme.LeaderBytes())
+		s.log.Info("numbers of a client are proved to be in range; one that lies may choose any there", "bits", scheme.Bits, "as_images",
+			math.Ceil(scheme.WorstNorm()/math.Hypot(privacy.Steps, privacy.CountSteps)), "leader_share_bytes", scheme.LeaderBytes())
 	}
 	if s.helper == nil {
 		return nil
@@ -84,7 +87,8 @@ func agree(ctx context.Context, h *service.Helper, r *round.Round, log *slog.Log
 	case err != nil:
 		log.Warn("the helper does not answer yet", "error", err)
 	case d.Server != wire.Helper || d.Graph != r.Client.Digest || d.Privacy == nil || *d.Privacy != *r.Privacy:
-		return fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy %v; here they are %s and %v: serve the same round file on both, and --as-helper there", d.Server, d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
+		return fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy %v; here they are %s and %v: serve the same "+
+			"round file on both, and --as-helper there", d.Server, d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
 	}
 	return nil
 }
@@ -96,7 +100,8 @@ type privateSummary struct {
 }
 
 // private makes the classifier of a private round, as fmp pool does.
-func (p *pooling) private(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error), keeper pool.Keeper) (*service.Pooled, error) {
+func (p *pooling) private(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error),
+	keeper pool.Keeper) (*service.Pooled, error) {
 	r, err := pool.NewPrivate(releases, p.graph, p.client, p.options)
 	if err != nil {
 		return nil, err

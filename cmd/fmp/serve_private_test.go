@@ -23,17 +23,19 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// TestServePrivate: a private round with the programs as users have them: the client makes what the round asks for and refuses what it was told
-// to, the receipt and the classifier say what was spent, and the classifier predicts.
+// TestServePrivate: a private round with the programs as users have them: the client makes what the round asks for and refuses what it was
+// told to, the receipt and the classifier say what was spent, and the classifier predicts.
 func TestServePrivate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs the programs")
 	}
-	for _, b := range []privacy.Budget{{Noise: privacy.Local, Unit: privacy.Example}, {Noise: privacy.Trusted, Unit: privacy.Example}, {Noise: privacy.Local, Unit: privacy.Client}, {Noise: privacy.Trusted, Unit: privacy.Client}} {
+	for _, b := range []privacy.Budget{{Noise: privacy.Local, Unit: privacy.Example}, {Noise: privacy.Trusted, Unit: privacy.Example},
+		{Noise: privacy.Local, Unit: privacy.Client}, {Noise: privacy.Trusted, Unit: privacy.Client}} {
 		noise := b.Noise
 		t.Run(noise+" noise for a "+b.Unit, func(t *testing.T) {
 			t.Setenv("XDG_CONFIG_HOME", t.TempDir()) // a ledger of its own
-			f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: images/c002\nprivacy: {epsilon: 8, points: 10, noise: "+noise+", unit: "+b.Unit+"}\n")
+			f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: images/c002\nprivacy: {epsilon: 8, "+
+				"points: 10, noise: "+noise+", unit: "+b.Unit+"}\n")
 			plain, err := os.ReadFile(f.path("client.onnx"))
 			if err != nil {
 				t.Fatal(err)
@@ -58,10 +60,12 @@ func TestServePrivate(t *testing.T) {
 				"client.onnx": {"its budget", "--epsilon", "2", "--ledger", f.path("other.jsonl")},
 			} {
 				file := f.path(upload + ".upload")
-				if code, out := edge(append([]string{"compress", "--model", f.path(upload), "--client", "c000", "--round", "7", "-o", file, f.path("images/c000")}, want[1:]...)...); code != 0 {
+				if code, out := edge(append([]string{"compress", "--model", f.path(upload), "--client", "c000", "--round", "7", "-o", file,
+					f.path("images/c000")}, want[1:]...)...); code != 0 {
 					t.Fatal(out)
 				}
-				if code, out := edge("send", "http://"+f.address, file, "--key", key); code == 0 || !strings.Contains(out, strings.TrimPrefix(want[0], "its ")) {
+				if code, out := edge("send", "http://"+f.address, file, "--key", key); code == 0 ||
+					!strings.Contains(out, strings.TrimPrefix(want[0], "its ")) {
 					t.Errorf("%s: exit code %d: %s", upload, code, out)
 				}
 			}
@@ -78,7 +82,8 @@ func TestServePrivate(t *testing.T) {
 			}
 			var receipt wire.Receipt
 			data, err := os.ReadFile(f.path("keys/c000.7.receipt.json"))
-			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil || receipt.Spent.Epsilon != 8 || receipt.Spent.Noise != noise || receipt.Spent.Unit != b.Unit {
+			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil || receipt.Spent.Epsilon != 8 ||
+				receipt.Spent.Noise != noise || receipt.Spent.Unit != b.Unit {
 				t.Errorf("receipt %s, %v", data, err)
 			}
 			classifier := f.published(1)
@@ -86,27 +91,30 @@ func TestServePrivate(t *testing.T) {
 				t.Errorf("origin %+v", o)
 			}
 			f.write("served.onnx", classifier)
-			if out := f.fmp("predict", f.path("served.onnx"), f.path("images/c002"), "--json", "--engine.name", "pure"); strings.Count(out, "probabilities") < 10 {
+			if out := f.fmp("predict", f.path("served.onnx"), f.path("images/c002"), "--json", "--engine.name", "pure"); strings.Count(out,
+				"probabilities") < 10 {
 				t.Errorf("predictions: %s", out)
 			}
 			var version struct {
 				Spent    privacy.Account
 				Accuracy float64
 			}
-			if err := json.Unmarshal(f.status().Versions[0].Summary, &version); err != nil || version.Spent.Epsilon != 8 || version.Spent.Unit != b.Unit || version.Spent.Releases != map[string]int{privacy.Local: 2, privacy.Trusted: 1}[noise] {
+			if err := json.Unmarshal(f.status().Versions[0].Summary, &version); err != nil || version.Spent.Epsilon != 8 ||
+				version.Spent.Unit != b.Unit || version.Spent.Releases != map[string]int{privacy.Local: 2, privacy.Trusted: 1}[noise] {
 				t.Errorf("the version says %+v, %v", version, err)
 			}
 		})
 	}
 }
 
-// TestServeTwoServers: a round of two servers with the programs as users have them, each server killed while clients come and once more after the sum was opened:
-// nothing is lost, and nothing opened again.
+// TestServeTwoServers: a round of two servers with the programs as users have them, each server killed while clients come and once more
+// after the sum was opened: nothing is lost, and nothing opened again.
 func TestServeTwoServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs the programs")
 	}
-	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nprivacy: {epsilon: 8, noise: two-servers, unit: client, points: 10}\n")
+	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nprivacy: {epsilon: 8, noise: two-servers, unit: "+
+		"client, points: 10}\n")
 	f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
 	f.secret("pair.secret", []byte("the two servers know this\n"))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,7 +128,8 @@ func TestServeTwoServers(t *testing.T) {
 	secret := []string{"--servers-secret-file", f.path("pair.secret")}
 	lead := func() { f.serve(append(secret, "--helper", "http://"+helper.address)...) }
 	help := func() { helper.serve(append(secret, "--as-helper", "--state", f.path("helper"))...) }
-	if out, err := exec.Command(filepath.Join(f.bin, "fmp"), "serve", "--round", f.path("round.yaml")).CombinedOutput(); err == nil || !strings.Contains(string(out), "--as-helper") {
+	if out, err := exec.Command(filepath.Join(f.bin, "fmp"), "serve", "--round", f.path("round.yaml")).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "--as-helper") {
 		t.Errorf("a server that is neither: %s, %v", out, err)
 	}
 	help()
@@ -166,7 +175,8 @@ func TestServeTwoServers(t *testing.T) {
 		}
 	}
 	classifier := f.published(1)
-	if o := originOf(t, classifier); !strings.Contains(string(o.Private), `"noise":"two-servers"`) || !strings.Contains(string(o.Private), `"releases":2`) || len(o.Clients) != 2 {
+	if o := originOf(t, classifier); !strings.Contains(string(o.Private), `"noise":"two-servers"`) ||
+		!strings.Contains(string(o.Private), `"releases":2`) || len(o.Clients) != 2 {
 		t.Errorf("origin %s", o.Private)
 	}
 	f.kill()
@@ -223,7 +233,8 @@ func TestPrivateSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b, Honesty: &off, Samples: &samples}, GraphData: data, Client: f}, settings.Default[engineSettings](), nil)
+	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b, Honesty: &off, Samples: &samples}, GraphData: data, Client: f},
+		settings.Default[engineSettings](), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +247,8 @@ func TestPrivateSums(t *testing.T) {
 		t.Helper()
 		var releases []pool.Release
 		for _, d := range digests {
-			releases = append(releases, pool.Release{Digest: d, Release: &federate.Release{Round: 7, Client: d, Model: f.Digest, Budget: b, Sums: privacy.NewRelease(f.C, f.K)}})
+			releases = append(releases, pool.Release{Digest: d, Release: &federate.Release{Round: 7, Client: d, Model: f.Digest, Budget: b,
+				Sums: privacy.NewRelease(f.C, f.K)}})
 		}
 		r, err := pool.NewPrivate(releases, m, f, p.options)
 		if err != nil {

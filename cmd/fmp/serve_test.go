@@ -36,7 +36,8 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, args := range [][]string{{"build", "-buildvcs=false", "-o", filepath.Join(dir, "fmp"), "."}, {"build", "-buildvcs=false", "-o", filepath.Join(dir, "fmp-edge"), "../fmp-edge"}} {
+	for _, args := range [][]string{{"build", "-buildvcs=false", "-o", filepath.Join(dir, "fmp"), "."},
+		{"build", "-buildvcs=false", "-o", filepath.Join(dir, "fmp-edge"), "../fmp-edge"}} {
 		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("go %v: %w\n%s", args, err, out)
 		}
@@ -141,7 +142,8 @@ func (f *federation) start(args ...string) {
 		f.t.Fatal(err)
 	}
 	defer log.Close()
-	f.server = exec.Command(filepath.Join(f.bin, "fmp"), append([]string{"serve", "--round", f.path("round.yaml"), "--listen", f.address, "--engine.name", "pure"}, args...)...)
+	f.server = exec.Command(filepath.Join(f.bin, "fmp"), append([]string{"serve", "--round", f.path("round.yaml"), "--listen", f.address,
+		"--engine.name", "pure"}, args...)...)
 	f.server.Stdout, f.server.Stderr = log, log
 	if err := f.server.Start(); err != nil {
 		f.t.Fatal(err)
@@ -181,7 +183,8 @@ func (f *federation) kill() {
 
 // join runs a client through an address.
 func (f *federation) join(address, name string, args ...string) (int, string) {
-	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), append([]string{"join", f.scheme + "://" + address, "--key", filepath.Join(f.dir, "keys", name+".key"), "--cache", f.path("cache"), "--threads", "1",
+	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), append([]string{"join", f.scheme + "://" + address, "--key",
+		filepath.Join(f.dir, "keys", name+".key"), "--cache", f.path("cache"), "--threads", "1",
 		filepath.Join(f.dir, "images", name)}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
@@ -330,7 +333,8 @@ func TestServe(t *testing.T) {
 		t.Errorf("on the server's own images: %+v of %+v", on, v)
 	}
 	pooled := f.path("pooled.onnx")
-	f.fmp("pool", f.path("keys/c000.7.upload"), f.path("keys/c001.7.upload"), "--client-graph", f.path("client.onnx"), "-o", pooled, "--engine.name", "pure")
+	f.fmp("pool", f.path("keys/c000.7.upload"), f.path("keys/c001.7.upload"), "--client-graph", f.path("client.onnx"), "-o", pooled,
+		"--engine.name", "pure")
 	predict := func(model string) string {
 		_, predictions, _ := strings.Cut(f.fmp("predict", model, f.path("images/c002"), "--json", "--engine.name", "pure"), `"predictions"`)
 		return predictions
@@ -356,7 +360,8 @@ func TestServe(t *testing.T) {
 		Predictions []struct{ Probabilities []float32 }
 	}
 	code, data := post("/v1/predict", "image/png", picture)
-	if err := json.Unmarshal(data, &got); err != nil || code != 200 || len(got.Predictions) != 1 || len(got.Predictions[0].Probabilities) != 10 {
+	if err := json.Unmarshal(data, &got); err != nil || code != 200 || len(got.Predictions) != 1 ||
+		len(got.Predictions[0].Probabilities) != 10 {
 		t.Fatalf("predict: %d %s", code, data)
 	}
 	im, err := png.Decode(bytes.NewReader(picture))
@@ -367,7 +372,8 @@ func TestServe(t *testing.T) {
 	for _, v := range im.(*image.Gray).Pix {
 		pixels = append(pixels, int(v))
 	}
-	text, err := json.Marshal(map[string]any{"id": "x", "inputs": []any{map[string]any{"name": "images", "datatype": "UINT8", "shape": []int{1, 28, 28, 1}, "data": pixels}}, "outputs": []any{map[string]string{"name": "probabilities"}}})
+	text, err := json.Marshal(map[string]any{"id": "x", "inputs": []any{map[string]any{"name": "images", "datatype": "UINT8",
+		"shape": []int{1, 28, 28, 1}, "data": pixels}}, "outputs": []any{map[string]string{"name": "probabilities"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +386,8 @@ func TestServe(t *testing.T) {
 		}
 	}
 	code, data = post("/v2/models/classifier/infer", "application/json", text)
-	if err := json.Unmarshal(data, &inferred); err != nil || code != 200 || inferred.ID != "x" || len(inferred.Outputs) != 1 || !slices.Equal(inferred.Outputs[0].Data, got.Predictions[0].Probabilities) {
+	if err := json.Unmarshal(data, &inferred); err != nil || code != 200 || inferred.ID != "x" || len(inferred.Outputs) != 1 ||
+		!slices.Equal(inferred.Outputs[0].Data, got.Predictions[0].Probabilities) {
 		t.Errorf("inference protocol: %d %s; want %v", code, data, got.Predictions[0].Probabilities)
 	}
 	row := make([]float32, 64)
@@ -393,8 +400,10 @@ func TestServe(t *testing.T) {
 		"no type":       {"/v1/predict", "", "", "Content-Type"},
 		"no rows":       {"/v1/predict", "application/json", `{"features":[]}`, "0 rows"},
 		"infer nothing": {"/v2/models/classifier/infer", "application/json", `{}`, "want one"},
-		"infer shape":   {"/v2/models/classifier/infer", "application/json", `{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,2],"data":[1,2]}]}`, "shape"},
-		"infer data":    {"/v2/models/classifier/infer", "application/json", `{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,28,28,1],"data":[256]}]}`, "256"},
+		"infer shape": {"/v2/models/classifier/infer", "application/json",
+			`{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,2],"data":[1,2]}]}`, "shape"},
+		"infer data": {"/v2/models/classifier/infer", "application/json",
+			`{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,28,28,1],"data":[256]}]}`, "256"},
 	} {
 		if code, data := post(c.path, c.kind, []byte(c.body)); code != 400 || !strings.Contains(string(data), c.want) {
 			t.Errorf("%s: %d %s", name, code, data)
@@ -415,7 +424,8 @@ func TestServe(t *testing.T) {
 }
 
 // TestChaos: clients as processes, a fifth of their connections cut, the server killed twice, one of two workers killed once: every
-// upload is in once, every client holds the receipt that the server would give it, and the classifier is byte for byte that of a round in peace.
+// upload is in once, every client holds the receipt that the server would give it, and the classifier is byte for byte that of a round in
+// peace.
 // -chaos.clients 100 is the large one.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
@@ -474,7 +484,8 @@ func TestChaos(t *testing.T) {
 	war()
 	var workers []*exec.Cmd
 	for range 2 {
-		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue, "--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
+		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue, "--nats-token-file", f.path("nats.token"),
+			"--engine.name", "pure")
 		log, err := os.OpenFile(f.path("server.log"), os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			t.Fatal(err)
@@ -555,7 +566,8 @@ func TestWorkerFailover(t *testing.T) {
 	}
 	work := func(name string) *exec.Cmd {
 		t.Helper()
-		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue, "--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
+		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue, "--nats-token-file", f.path("nats.token"),
+			"--engine.name", "pure")
 		file, err := os.Create(f.path(name))
 		if err != nil {
 			t.Fatal(err)

@@ -64,8 +64,8 @@ type resolver struct {
 	list    []setting
 }
 
-// bindSettings gives cmd a flag for every setting of the struct that target points to, which holds the defaults, short names for some of them, --config
-// and --set. Call resolve when the command runs.
+// bindSettings gives cmd a flag for every setting of the struct that target points to, which holds the defaults, short names for some of
+// them, --config and --set. Call resolve when the command runs.
 //
 // reads are the keys, and the groups with a dot behind them ("engine."), that the command reads, where it does not
 // read them all. The others have no flag; file and environment, which commands share, may hold them.
@@ -107,10 +107,13 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string, rea
 		// It fails only for a flag that does not exist or has one already.
 		_ = cmd.RegisterFlagCompletionFunc(f.Key, completeSetting(f))
 	}
-	flags.StringVar(&s.file, "config", "", "settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
+	flags.StringVar(&s.file, "config", "",
+		"settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(),
+			", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
 	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
-	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields), func(f settings.Setting) bool { return !s.isRead(f.Key) })))
+	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields),
+		func(f settings.Setting) bool { return !s.isRead(f.Key) })))
 	return s
 }
 
@@ -426,9 +429,11 @@ func decodeSetting(val any, field reflect.Value) error {
 		return err
 	}
 	if err := d.Decode(val); err != nil {
-		want := map[string]string{"list": "a list, such as 0.1,0.5", "number": "a number", "bool": "true or false", "text": "a text", "int": "a whole number"}[kindName(field.Type())]
+		want := map[string]string{"list": "a list, such as 0.1,0.5", "number": "a number", "bool": "true or false", "text": "a text",
+			"int": "a whole number"}[kindName(field.Type())]
 		if field.Type().Kind() == reflect.Slice {
-			want = "a list of " + map[string]string{"number": "numbers", "int": "whole numbers", "text": "texts", "bool": "true or false"}[kindName(field.Type().Elem())]
+			want = "a list of " + map[string]string{"number": "numbers", "int": "whole numbers", "text": "texts",
+				"bool": "true or false"}[kindName(field.Type().Elem())]
 		}
 		return fmt.Errorf("is %s; want %s", clip(showValue(val)), want)
 	}

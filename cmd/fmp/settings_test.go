@@ -155,7 +155,8 @@ func TestSettingsPage(t *testing.T) {
 
 func TestSettingsOfEveryFormat(t *testing.T) {
 	for name, content := range map[string]string{
-		"a.json": `{"erm": {"l2": 2}, "federation": {"alpha": [1]}}`, "a.toml": "[erm]\nl2 = 2\n[federation]\nalpha = [1.0]\n", "a.yml": "erm.l2: 2\nfederation.alpha: 1\n",
+		"a.json": `{"erm": {"l2": 2}, "federation": {"alpha": [1]}}`, "a.toml": "[erm]\nl2 = 2\n[federation]\nalpha = [1.0]\n",
+		"a.yml": "erm.l2: 2\nfederation.alpha: 1\n",
 	} {
 		m := resolved(t, "--config", writeFile(t, name, content))
 		if m["erm.l2"].Value != 2.0 || !cmp.Equal(m["federation.alpha"].Value, []any{1.0}) {

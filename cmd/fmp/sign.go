@@ -34,7 +34,8 @@ func (s *signed) print(w io.Writer, verb string, asJSON bool) error {
 	if len(s.Ignored) > 0 {
 		ignored = "\nleft out:  " + strings.Join(s.Ignored, ", ")
 	}
-	_, err := fmt.Fprintf(w, "%-10s %s (signed as %q)\nsignature: %s\nfiles:     %d, sha256 %s%s\n", verb+":", s.Model, s.Name, s.Signature, s.Files, s.Digest, ignored)
+	_, err := fmt.Fprintf(w, "%-10s %s (signed as %q)\nsignature: %s\nfiles:     %d, sha256 %s%s\n", verb+":", s.Model, s.Name, s.Signature,
+		s.Files, s.Digest, ignored)
 	return err
 }
 

@@ -50,12 +50,14 @@ func TestSign(t *testing.T) {
 	put("m/notes/n.txt", "x")
 	put("m/.git/HEAD", "x")
 	ok("sign", at("m/a.onnx"), "--key", key, "-o", at("a.sig"))
-	if out := ok("verify", at("m/a.onnx"), "--key", public, "--signature", at("a.sig")); !strings.HasPrefix(out, "verified:  "+at("m/a.onnx")) {
+	if out := ok("verify", at("m/a.onnx"), "--key", public, "--signature", at("a.sig")); !strings.HasPrefix(out,
+		"verified:  "+at("m/a.onnx")) {
 		t.Errorf("printed %q", out)
 	}
 	ok("sign", at("m"), "--key", key, "-o", at("m/m.sig"), "--ignore", "notes/")
 	put("m/notes/n.txt", "y")
-	if out := ok("verify", at("m"), "--key", public, "--signature", at("m/m.sig"), "--json"); !strings.Contains(out, `"files": 1`) || !strings.Contains(out, `"notes"`) {
+	if out := ok("verify", at("m"), "--key", public, "--signature", at("m/m.sig"), "--json"); !strings.Contains(out, `"files": 1`) ||
+		!strings.Contains(out, `"notes"`) {
 		t.Errorf("printed %q", out)
 	}
 	fails(exitMissing, "m.sig", "verify", at("m"), "--key", public) // beside it there is none
@@ -106,7 +108,8 @@ func TestSignedRound(t *testing.T) {
 	refused("was made with key", "--signed-by", f.path("other.pem.pub")) // nor is an upload sent that is there already
 	f.kill()
 	f.write("client.onnx.sig", []byte("{"))
-	if out, err := exec.Command(filepath.Join(f.bin, "fmp"), "serve", "--round", f.path("round.yaml"), "--listen", f.address).CombinedOutput(); err == nil || !strings.Contains(string(out), "client.onnx.sig: no valid signature") {
+	if out, err := exec.Command(filepath.Join(f.bin, "fmp"), "serve", "--round", f.path("round.yaml"), "--listen",
+		f.address).CombinedOutput(); err == nil || !strings.Contains(string(out), "client.onnx.sig: no valid signature") {
 		t.Errorf("a broken signature: %v, %s", err, out)
 	}
 }

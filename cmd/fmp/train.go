@@ -41,7 +41,8 @@ A training that was stopped resumes when the same command is given again.`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(), newTrainPrivateCommand(), newTrainOpenCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
+	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(), newTrainPrivateCommand(),
+		newTrainOpenCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
 	return cmd
 }
 
@@ -90,7 +91,8 @@ type metaFlags struct {
 func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int) {
 	fl := cmd.Flags()
 	kind := cmd.Name()
-	fl.StringVarP(&f.out, "model", "o", "", "`FILE` to write; its log goes to FILE.jsonl, drawn in FILE.svg, checkpoints to FILE.checkpoint (default DATASET-"+kind+".onnx)")
+	fl.StringVarP(&f.out, "model", "o", "",
+		"`FILE` to write; its log goes to FILE.jsonl, drawn in FILE.svg, checkpoints to FILE.checkpoint (default DATASET-"+kind+".onnx)")
 	wantFolders(cmd, "model")
 	fl.StringVar(&f.licence, "licence", "", "licence to state in the model's manifest")
 	fl.IntVar(&f.Steps, "steps", steps, "steps of training")
@@ -224,6 +226,7 @@ func (f *metaFlags) print(cmd *cobra.Command, res trained) error {
 	for _, name := range slices.Sorted(maps.Keys(res.Validation)) {
 		scores = append(scores, fmt.Sprintf("%s %.4g", name, res.Validation[name]))
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", res.Model, res.Digest, res.Log, res.Model, strings.Join(scores, ", "))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", res.Model,
+		res.Digest, res.Log, res.Model, strings.Join(scores, ", "))
 	return err
 }

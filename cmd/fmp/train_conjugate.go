@@ -29,8 +29,10 @@ classes, and a step fewer tasks and noises than --batch and --noises say, so tha
 	}
 	s := bindSettings(cmd, &cfg, runAliases, append([]string{"federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 300, 4, 64)
-	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0, "share, 0 to 1, of the covariance within classes replaced by a multiple of the identity where metric and coordinates start")
-	cmd.Flags().BoolVar(&t.FixedMetric, "fixed-metric", false, "leave coordinates and metric what the moments of the corpus say: learn the scalars alone")
+	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0, "share, 0 to 1, of the covariance within classes replaced by a multiple of the "+
+		"identity where metric and coordinates start")
+	cmd.Flags().BoolVar(&t.FixedMetric, "fixed-metric", false, "leave coordinates and metric what the moments of the corpus say: learn the "+
+		"scalars alone")
 	cmd.Flags().IntVar(&t.K, "coordinates", 0, "number k of coordinates; 0 means classes - 1")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {

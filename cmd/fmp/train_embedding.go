@@ -30,7 +30,8 @@ have given. The log's gap is their distance divided by the norm of the latter.
   fmp train embedding --predictor predictor.onnx --blocks 0 --hidden 0`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.", "erm.l2", "tasks.labels", "embedding.size", "embedding.weights", "federation.clients", "federation.points"}, metaSettings...)...)
+	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.", "erm.l2", "tasks.labels", "embedding.size", "embedding.weights",
+		"federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 2500, 4, 1)
 	f.bindOptimizer(cmd, 2e-3)
 	fl := cmd.Flags()
@@ -58,7 +59,8 @@ have given. The log's gap is their distance divided by the norm of the latter.
 				return nil, usageError(err)
 			}
 			if t.Predictor == nil {
-				if t.Predictor, err = models.NewPredictor(models.PredictorConfig{Dx: in.Corpus.Dx, C: in.Corpus.C, Fresh: in.Fresh}, in.Seed); err != nil {
+				if t.Predictor, err = models.NewPredictor(models.PredictorConfig{Dx: in.Corpus.Dx, C: in.Corpus.C, Fresh: in.Fresh},
+					in.Seed); err != nil {
 					return nil, err
 				}
 			}

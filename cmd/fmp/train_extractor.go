@@ -68,11 +68,16 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 	f.StringVar(&o.name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
 	dirFlag(cmd, &o.dir)
 	onBadFlag(cmd, &o.onBad)
-	f.StringVar(&o.classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned beside them; empty means all, and what suits the data set: "+assets.BySet(func(s assets.Suits) string { return cmp.Or(s.Classes, "all") }))
+	f.StringVar(&o.classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned "+
+		"beside them; empty means all, and what suits the data set: "+assets.BySet(func(s assets.Suits) string {
+		return cmp.Or(s.Classes,
+			"all")
+	}))
 	f.StringVar(&o.exclude, "exclude-classes", "", "classes to keep away from the training: names, numbers and ranges (40-59)")
 	f.StringVar(&o.aux, "aux", "", "data set to learn beside the first")
 	f.StringVar(&o.auxOut, "aux-out", "", "model file to write for the auxiliary data set")
-	f.StringVar(&o.auxClasses, "aux-classes", "20", "of the auxiliary data set's classes, those whose extractor part alone is used; the others are used wholly")
+	f.StringVar(&o.auxClasses, "aux-classes", "20", "of the auxiliary data set's classes, those whose extractor part alone is used; the "+
+		"others are used wholly")
 	f.StringVarP(&o.out, "out", "o", "", "model file to write")
 	f.IntVar(&o.dx, "dx", 0, "number of features (default 64)")
 	f.IntSliceVar(&o.widths, "widths", nil, "channels of the stem and of each stage (default by image size)")
@@ -156,7 +161,8 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 }
 
 // print says how good the extractors are.
-func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config, took time.Duration, ds, second *dataset.Dataset) error {
+func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config, took time.Duration, ds,
+	second *dataset.Dataset) error {
 	if o.asJSON {
 		report := map[string]any{"file": o.out, "dataset": o.name, "images": res.Images, "seconds": took.Seconds(), "config": cfg}
 		if ds.Test.N > 0 {
@@ -170,7 +176,8 @@ func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg lea
 		}
 		return printJSON(cmd.OutOrStdout(), report)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s after %s on %d images\n", o.out, testAccuracy(ds, res.Accuracy), took.Round(time.Second), res.Images)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s after %s on %d images\n", o.out, testAccuracy(ds, res.Accuracy), took.Round(time.Second),
+		res.Images)
 	if err == nil && res.Auxiliary != nil {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "auxiliary %s %s: %s\n", o.aux, o.auxOut, testAccuracy(second, res.AuxiliaryAccuracy))
 	}
@@ -243,7 +250,8 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options, onBad string) (_ *da
 // commandLine is the command as it was given, without paths of this machine, for manifests.
 func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
-	for _, name := range []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes", "aux-share", "dx", "widths", "epochs", "batch", "shards", "rate", "weight-decay", "cutout", "start", "mirror", "seed"} {
+	for _, name := range []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes", "aux-share", "dx", "widths", "epochs",
+		"batch", "shards", "rate", "weight-decay", "cutout", "start", "mirror", "seed"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			switch value := strings.Trim(f.Value.String(), "[]"); name {
 			case "mirror":

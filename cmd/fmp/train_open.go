@@ -32,7 +32,8 @@ extractors learn from other images of the same classes), the result states its p
 	}
 	s := bindSettings(cmd, &cfg, runAliases, append([]string{"federation.clients"}, metaSettings...)...)
 	f.bind(cmd, 300, 4, 32)
-	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MostCoordinates, "most coordinates; features beyond are projected onto their principal directions")
+	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MostCoordinates, "most coordinates; features beyond are projected onto their "+
+		"principal directions")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err

@@ -29,7 +29,8 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
   fmp train predictor --published`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.fresh", "erm.l2", "tasks.labels", "embedding.size", "federation.clients", "federation.points"}, metaSettings...)...)
+	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.fresh", "erm.l2", "tasks.labels", "embedding.size",
+		"federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 1500, 4, 2)
 	f.bindOptimizer(cmd, 1e-3)
 	fl := cmd.Flags()
@@ -55,7 +56,8 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 			if err != nil {
 				return nil, err
 			}
-			if t.Compressor, err = models.NewEmbedding(models.EmbeddingConfig{Dx: in.Corpus.Dx, C: in.Corpus.C, Size: cfg.Embedding.Size}, in.Seed); err != nil {
+			if t.Compressor, err = models.NewEmbedding(models.EmbeddingConfig{Dx: in.Corpus.Dx, C: in.Corpus.C, Size: cfg.Embedding.Size},
+				in.Seed); err != nil {
 				return nil, err
 			}
 			t.Config = in.Config

@@ -33,14 +33,16 @@ classes differ most, and all scalars learned by leaving classes out. Every coord
 	}
 	s := bindSettings(cmd, &cfg, runAliases, append([]string{"conjugate.model", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 400, 8, 32)
-	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0, "coordinates of a predictor for classes that the corpus lacks; 0: one for its classes, with the conjugate predictor's")
+	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0, "coordinates of a predictor for classes that the corpus lacks; 0: one for its "+
+		"classes, with the conjugate predictor's")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			if t.Coordinates < 0 || t.Coordinates >= in.Corpus.Dx {
-				return nil, usageErrorf("train private: --coordinates %d; allowed are 0 to %d, one less than the features", t.Coordinates, in.Corpus.Dx-1)
+				return nil, usageErrorf("train private: --coordinates %d; allowed are 0 to %d, one less than the features", t.Coordinates,
+					in.Corpus.Dx-1)
 			}
 			conjugate, err := in.conjugate(cfg.Conjugate.Model, cfg.Dataset.Name)
 			if err != nil {

@@ -70,7 +70,8 @@ func TestTrainAndFuse(t *testing.T) {
 		"--samples", "3", "--fresh", "20", "--methods", "MP,FMP", "--out", filepath.Join(dir, "run"), "--json")
 
 	x = []string{"--extractor", otherExtractor(t), "--extractor.mean", "0", "--extractor.std", "1"}
-	code, _, errs := runFMP(t, append([]string{"train", "embedding", "-o", filepath.Join(dir, "no.onnx"), "--predictor", predictor, "--steps", "1"}, x...)...)
+	code, _, errs := runFMP(t, append([]string{"train", "embedding", "-o", filepath.Join(dir, "no.onnx"), "--predictor", predictor, "--steps",
+		"1"}, x...)...)
 	if code != exitUsage || !strings.Contains(errs, "same extractor") {
 		t.Errorf("a predictor of another extractor: exit code %d: %s", code, errs)
 	}
@@ -104,7 +105,8 @@ func TestFuseClassNames(t *testing.T) {
 	if _, f, err := models.Load(graph); err != nil || f.C != 3 || f.Classes[2] != "fir" {
 		t.Errorf("%d classes %v, %v", f.C, f.Classes, err)
 	}
-	if code, _, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "larch,larch", "-o", graph); code != exitUsage || !strings.Contains(errs, "each another") {
+	if code, _, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "larch,larch", "-o", graph); code != exitUsage ||
+		!strings.Contains(errs, "each another") {
 		t.Errorf("one name twice: exit code %d: %s", code, errs)
 	}
 }
@@ -140,7 +142,8 @@ func TestTrainErrors(t *testing.T) {
 
 // TestTrainExtractorPointsToEpochs: the other trainings count steps.
 func TestTrainExtractorPointsToEpochs(t *testing.T) {
-	if code, _, stderr := runFMP(t, "train", "extractor", "--steps", "100", "-o", filepath.Join(t.TempDir(), "x.onnx")); code != exitUsage || !strings.Contains(stderr, "give --epochs") {
+	if code, _, stderr := runFMP(t, "train", "extractor", "--steps", "100", "-o", filepath.Join(t.TempDir(), "x.onnx")); code != exitUsage ||
+		!strings.Contains(stderr, "give --epochs") {
 		t.Errorf("--steps: exit code %d, %s", code, stderr)
 	}
 }

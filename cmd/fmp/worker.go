@@ -31,10 +31,10 @@ func newWorkerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker --nats URL",
 		Short: "Sample posteriors for fmp serve --workers, and make runs for fmp grid --workers",
-		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any machine. One
-round's sampling is several jobs: chains of who is honest, and samples ten at a time. A job whose worker is killed goes to
-another after a few seconds; servers that are away are waited for. The posterior is sample for sample what the server would make itself, if both run the same
-release on the same engine.
+		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any
+machine. One round's sampling is several jobs: chains of who is honest, and samples ten at a time. A job whose worker is
+killed goes to another after a few seconds; servers that are away are waited for. The posterior is sample for sample what the
+server would make itself, if both run the same release on the same engine.
 
 Runs of fmp grid --workers are taken too. Data sets and models are this machine's, found as fmp run finds them.`,
 		Example: `  fmp worker --nats nats://127.0.0.1:4222 --nats-token-file nats.token

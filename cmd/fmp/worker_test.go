@@ -99,10 +99,11 @@ func TestWorkersOpen(t *testing.T) {
 		}
 		t.Cleanup(conn.Close)
 		eng := open()
-		w := &work.Worker{Conn: conn, Log: slog.New(slog.DiscardHandler), Open: func(uploads []pool.Upload, m work.Models, o pool.Options) (work.Sampler, error) {
-			o.Threads = 1
-			return openSampling(eng, uploads, m, o)
-		}}
+		w := &work.Worker{Conn: conn, Log: slog.New(slog.DiscardHandler),
+			Open: func(uploads []pool.Upload, m work.Models, o pool.Options) (work.Sampler, error) {
+				o.Threads = 1
+				return openSampling(eng, uploads, m, o)
+			}}
 		go func() { _ = w.Run(ctx, 1) }()
 	}
 	for name, c := range map[string]struct {
@@ -117,7 +118,8 @@ func TestWorkersOpen(t *testing.T) {
 		if s := alone.Summary.(summary); s.Scope != posterior.ScopeOpen || s.Samples != 25 || len(alone.Honest) != clients {
 			t.Fatalf("%s: summary %+v, P(honest) %v", name, s, alone.Honest)
 		}
-		if p.queue, err = work.NewQueue(ctx, st, 1, work.Models{Graph: assetstest.Data(t, "digits", models.KindClient), Open: c.data}, p.options); err != nil {
+		if p.queue, err = work.NewQueue(ctx, st, 1, work.Models{Graph: assetstest.Data(t, "digits", models.KindClient), Open: c.data},
+			p.options); err != nil {
 			t.Fatal(err)
 		}
 		spread, err := p.pool(ctx, uploads)

@@ -35,7 +35,8 @@ func TestPagesShowTheSnippets(t *testing.T) {
 	}
 }
 
-// decoded writes photographs of many sizes into photos, as PNG and JPEG, and the pixels that package jpeg decodes of the latter into pixels, as PNG.
+// decoded writes photographs of many sizes into photos, as PNG and JPEG, and the pixels that package jpeg decodes of the latter into
+// pixels, as PNG.
 func decoded(t *testing.T, from, photos, pixels string) {
 	t.Helper()
 	write := func(path string, encode func(f *os.File) error) {
@@ -122,8 +123,8 @@ func snippets(t *testing.T, dir string) []snippet {
 	return both
 }
 
-// TestSnippets: the documented Python and JavaScript have the probabilities of fmp predict and fmp-edge predict from the same pixels, of photographs of many
-// sizes, behind the default and behind cropping.
+// TestSnippets: the documented Python and JavaScript have the probabilities of fmp predict and fmp-edge predict from the same pixels, of
+// photographs of many sizes, behind the default and behind cropping.
 func TestSnippets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs and runs a round")
@@ -152,7 +153,8 @@ func TestSnippets(t *testing.T) {
 	run("sh", "-c", "fmp data synth -o drawn --photos --train 60 --test 40")
 	decoded(t, filepath.Join(dir, "drawn", "test"), filepath.Join(dir, "photos"), filepath.Join(dir, "pixels"))
 	for _, resize := range []string{"stretch", "crop", "crop:0.875", "pad"} {
-		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+" -o client.onnx && fmp-edge compress --model client.onnx --client shop -o upload drawn/train && "+
+		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+" -o client.onnx && fmp-edge compress --model client.onnx --client "+
+			"shop -o upload drawn/train && "+
 			"fmp pool upload --client-graph client.onnx -o fixed.onnx && fmp pool upload --client-graph client.onnx --any-size -o classifier.onnx")
 		want := predictions(t, run("sh", "-c", "fmp predict fixed.onnx photos --json"))
 		near(t, resize+", of any size", want, predictions(t, run("sh", "-c", "fmp predict classifier.onnx photos --json")), 1e-4)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestExtractorsPage runs the lines of docs/extractors.md for a pretrained network and no corpus, with EfficientNet-Lite0 for 128 x 128 pixels (its file in
-// FMP_LITE0) and drawn photographs of three sites: the classifier knows much more than the classes' number.
+// TestExtractorsPage runs the lines of docs/extractors.md for a pretrained network and no corpus, with EfficientNet-Lite0 for 128 x 128
+// pixels (its file in FMP_LITE0) and drawn photographs of three sites: the classifier knows much more than the classes' number.
 func TestExtractorsPage(t *testing.T) {
 	const model = "efficientnet_lite0_features_128.onnx"
 	lite := os.Getenv("FMP_LITE0")

@@ -15,7 +15,8 @@ import (
 // The go tool instruments whatever a target links, and after each input the fuzzer goes through a counter of every branch; of
 // 250,000 such branches behind a server's target nine in ten are of TLS, NATS, metrics and numerics, which read none of it.
 var instrumented = regexp.MustCompile(`^(fmp|archive|compress|encoding|image|go\.yaml\.in/yaml|google\.golang\.org/protobuf|` +
-	`golang\.org/x/image/(bmp|ccitt|riff|tiff|vp8|vp8l|webp)|github\.com/(go-viper|owulveryck/onnx-go|parquet-go|pelletier/go-toml|spf13/viper))(/|$)`)
+	`golang\.org/x/image/(bmp|ccitt|riff|tiff|vp8|vp8l|webp)|github\.com/` +
+	`(go-viper|owulveryck/onnx-go|parquet-go|pelletier/go-toml|spf13/viper))(/|$)`)
 
 // compileCommand is the first argument with which the go tool, told so by -toolexec, runs this program in place of its own tools.
 const compileCommand = "compile"

@@ -171,7 +171,8 @@ func fuzz(t target, length string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := exec.Command("go", "test", "./"+t.pkg, "-toolexec", fmt.Sprintf("'%s' %s", self, compileCommand), "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", length, "-parallel", "1", "-fuzzminimizetime", "10x")
+	c := exec.Command("go", "test", "./"+t.pkg, "-toolexec", fmt.Sprintf("'%s' %s", self, compileCommand), "-run", "^$", "-fuzz",
+		"^"+t.name+"$", "-fuzztime", length, "-parallel", "1", "-fuzzminimizetime", "10x")
 	if s, err := os.Stat(memory); err == nil && s.IsDir() {
 		c.Env = append(os.Environ(), "TMPDIR="+memory)
 	}

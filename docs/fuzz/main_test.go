@@ -8,7 +8,8 @@ import (
 )
 
 func TestTable(t *testing.T) {
-	got, err := Table([]byte("# a book\na FuzzX: fuzz: elapsed: 10m0s, execs: 1000 (1/sec), new interesting: 1 (total: 2)\na FuzzX: found: a panic\n" +
+	got, err := Table([]byte("# a book\na FuzzX: fuzz: elapsed: 10m0s, execs: 1000 (1/sec), new interesting: 1 (total: 2)\na FuzzX: found: " +
+		"a panic\n" +
 		"b/c FuzzY: fuzz: elapsed: 1h30m3s, execs: 1234567 (1/sec)\na FuzzX: fuzz: elapsed: 30s, execs: 1 (0/sec)\nd FuzzZ: found: nothing\n" +
 		"d FuzzZ: fuzz: elapsed: 3s, gathering baseline coverage: 136/231 completed\n"))
 	want := "| target | minutes | executions | found and mended |\n| --- | ---: | ---: | --- |\n| `b/c` FuzzY | 90.0 | 1,234,567 | none |\n" +
@@ -44,7 +45,8 @@ func TestPageHasTheBook(t *testing.T) {
 
 // TestInPart: the module and its parsers lead the fuzzer, and what they link besides does not.
 func TestInPart(t *testing.T) {
-	for pkg, want := range map[string]bool{"fmp/onnx/npy": true, "fmpx": false, "encoding/json": true, "go.yaml.in/yaml/v3": true, "net/http": false,
+	for pkg, want := range map[string]bool{"fmp/onnx/npy": true, "fmpx": false, "encoding/json": true, "go.yaml.in/yaml/v3": true,
+		"net/http":                false,
 		"golang.org/x/image/tiff": true, "golang.org/x/image/font": false, "github.com/nats-io/nats-server/v2/server": false} {
 		args := []string{"-o", "x.a", "-p", pkg, "-d=libfuzzer", "x.go"}
 		if got := inPart(args); slices.Contains(got, "-d=libfuzzer") != want || got[len(got)-1] != "x.go" {

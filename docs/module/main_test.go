@@ -54,7 +54,8 @@ func TestRename(t *testing.T) {
 		}
 		return string(data)
 	}
-	files := []string{"go.mod", "Makefile", "pipeline/doc.go", "onnx/layers_test.go", "docs/architecture_test.go", "docs/contributing/method.diff"}
+	files := []string{"go.mod", "Makefile", "pipeline/doc.go", "onnx/layers_test.go", "docs/architecture_test.go",
+		"docs/contributing/method.diff"}
 	before := map[string]string{}
 	for _, f := range files {
 		before[f] = read(f)
@@ -66,7 +67,8 @@ func TestRename(t *testing.T) {
 	if !strings.Contains(read("go.mod"), "module "+path+"\n") {
 		t.Error("go.mod does not say the new path")
 	}
-	for f, words := range map[string]string{"Makefile": path + "/pipeline/lab/report", "docs/architecture_test.go": `"` + path + `/..."`, "docs/contributing/method.diff": `"` + path + `/pipeline/erm"`} {
+	for f, words := range map[string]string{"Makefile": path + "/pipeline/lab/report", "docs/architecture_test.go": `"` + path + `/..."`,
+		"docs/contributing/method.diff": `"` + path + `/pipeline/erm"`} {
 		if !strings.Contains(read(f), words) {
 			t.Errorf("%s does not say %s", f, words)
 		}
@@ -134,7 +136,8 @@ func serve(t *testing.T, root string) string {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{
-		"list": []byte(version + "\n"), version + ".info": []byte(`{"Version":"` + version + `","Time":"2026-01-01T00:00:00Z"}`), version + ".mod": mod, version + ".zip": archive.Bytes(),
+		"list": []byte(version + "\n"), version + ".info": []byte(`{"Version":"` + version + `","Time":"2026-01-01T00:00:00Z"}`), version +
+			".mod": mod, version + ".zip": archive.Bytes(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			t.Fatal(err)
@@ -197,7 +200,8 @@ func TestInstall(t *testing.T) {
 		t.Helper()
 		c := exec.Command(name, args...)
 		c.Dir = dir
-		c.Env = append(os.Environ(), "GOPROXY="+proxy+","+strings.TrimSpace(string(upstream)), "GONOSUMDB="+path, "GOWORK=off", "GOFLAGS=-trimpath", "GOBIN="+filepath.Join(home, "bin"))
+		c.Env = append(os.Environ(), "GOPROXY="+proxy+","+strings.TrimSpace(string(upstream)), "GONOSUMDB="+path, "GOWORK=off",
+			"GOFLAGS=-trimpath", "GOBIN="+filepath.Join(home, "bin"))
 		out, err := c.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)

@@ -2,9 +2,9 @@
 //
 //	go run ./docs/mutate docs/mutate/mutations.txt
 //
-// The list holds, of each mutation, a line "== FILE PACKAGE TEST" and the lines that are taken out (-) and put in their place (+); the first must
-// stand in the file once. The files themselves are left alone: go test -overlay reads the changed copies. A mutation that no test notices, that does
-// not compile, or whose lines are no longer there ends the command with exit code 1.
+// The list holds, of each mutation, a line "== FILE PACKAGE TEST" and the lines that are taken out (-) and put in their place (+); the
+// first must stand in the file once. The files themselves are left alone: go test -overlay reads the changed copies. A mutation that no
+// test notices, that does not compile, or whose lines are no longer there ends the command with exit code 1.
 package main
 
 import (
@@ -116,7 +116,8 @@ func (m mutation) try(base string) error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string]string{base + ".go": strings.Replace(string(source), m.old, m.new, 1), base + ".json": string(overlay)} {
+	for name, data := range map[string]string{base + ".go": strings.Replace(string(source), m.old, m.new, 1), base +
+		".json": string(overlay)} {
 		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
 			return err
 		}

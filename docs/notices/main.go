@@ -69,13 +69,14 @@ var programs = []struct {
 }
 
 // outlined are fonts that fmp holds the digits' outlines of (featurize/digits/outlines.txt).
-var outlined = []string{"codeberg.org/go-fonts/dejavu/dejavusans", "codeberg.org/go-fonts/latin-modern/lmroman10regular", "golang.org/x/image/font/gofont/goregular"}
+var outlined = []string{"codeberg.org/go-fonts/dejavu/dejavusans", "codeberg.org/go-fonts/latin-modern/lmroman10regular",
+	"golang.org/x/image/font/gofont/goregular"}
 
 // embedded lists the files derived from the work of others that are no modules.
 const embedded = `Besides modules:
 
-* ` + "`onnx/onnxpb/onnx.proto`" + `, and the facts of operators in ` + "`onnx/op`" + `, are made from the definitions of the Open Neural Network
-  Exchange (https://github.com/onnx/onnx), copyright ONNX Project Contributors, under the Apache License 2.0 (below).
+* ` + "`onnx/onnxpb/onnx.proto`" + `, and the facts of operators in ` + "`onnx/op`" + `, are made from the definitions of the Open
+  Neural Network Exchange (https://github.com/onnx/onnx), copyright ONNX Project Contributors, under the Apache License 2.0 (below).
 * The ONNX Runtime (https://github.com/microsoft/onnxruntime, MIT License, copyright Microsoft Corporation) is loaded where it is
   installed; it is neither linked nor shipped.
 * The models that are embedded were trained by this project; each says in its metadata on which data.
@@ -112,7 +113,8 @@ func Notices(mods map[string]*module) ([]byte, error) {
 	}
 	slices.SortFunc(all, func(a, b *module) int { return cmp.Compare(a.path, b.path) })
 	var b bytes.Buffer
-	b.WriteString("# Third-party notices\n\nWhat `fmp` and `fmp-edge` contain of the work of others, and on which terms. Made by `make docs` from the modules themselves.\n\n")
+	b.WriteString("# Third-party notices\n\nWhat `fmp` and `fmp-edge` contain of the work of others, and " +
+		"on which terms. Made by `make docs` from the modules themselves.\n\n")
 	b.WriteString("| module | version | licence | in |\n| --- | --- | --- | --- |\n")
 	for _, m := range all {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.path, m.version, strings.Join(m.ids, ", "), strings.Join(m.programs, ", "))
@@ -205,7 +207,8 @@ func list(root, program, system string, mods map[string]*module) error {
 		} else if err != nil {
 			return fmt.Errorf("listing what %s is made of on %s: %w", program, system, err)
 		}
-		if p.Standard || p.Module == nil || p.Module.Main || p.Module.Replace != nil && p.Module.Replace.Version == "" { // a folder in place of a module is ours
+		// a folder in place of a module is ours
+		if p.Standard || p.Module == nil || p.Module.Main || p.Module.Replace != nil && p.Module.Replace.Version == "" {
 			continue
 		}
 		m := mods[p.Module.Path]

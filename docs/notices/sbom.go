@@ -47,8 +47,10 @@ func writeSBOM(program string, mods map[string]*module) error {
 // sbom returns the bill of materials of a program: the modules that the Go tool recorded in it, the fonts whose outlines it has, and the
 // models that it embeds. The same program gives the same bytes.
 func sbom(program string, bi *debug.BuildInfo, digest string, mods map[string]*module) ([]byte, error) {
-	main := cdx.Component{BOMRef: program, Type: cdx.ComponentTypeApplication, Name: program, Version: version.Version(bi), Hashes: sha256Of(digest), Licenses: licences("MIT")}
-	parts := []cdx.Component{{BOMRef: "pkg:golang/stdlib@" + bi.GoVersion, Type: cdx.ComponentTypeLibrary, Name: "stdlib", Version: bi.GoVersion,
+	main := cdx.Component{BOMRef: program, Type: cdx.ComponentTypeApplication, Name: program, Version: version.Version(bi),
+		Hashes: sha256Of(digest), Licenses: licences("MIT")}
+	parts := []cdx.Component{{BOMRef: "pkg:golang/stdlib@" + bi.GoVersion, Type: cdx.ComponentTypeLibrary, Name: "stdlib",
+		Version:    bi.GoVersion,
 		PackageURL: "pkg:golang/stdlib@" + strings.TrimPrefix(bi.GoVersion, "go"), Licenses: licences("BSD-3-Clause")}}
 	have := map[string]bool{}
 	for _, m := range bi.Deps {
@@ -62,7 +64,8 @@ func sbom(program string, bi *debug.BuildInfo, digest string, mods map[string]*m
 		parts = append(parts, library(m.Path, m.Version, mods[m.Path].ids))
 	}
 	for path, m := range mods { // what is embedded of modules that are not linked: outlines of fonts
-		if !have[path] && slices.ContainsFunc(outlined, func(f string) bool { return strings.HasPrefix(f, path) }) && slices.Contains(m.programs, program) {
+		if !have[path] && slices.ContainsFunc(outlined, func(f string) bool { return strings.HasPrefix(f, path) }) &&
+			slices.Contains(m.programs, program) {
 			parts = append(parts, library(path, m.version, m.ids))
 		}
 	}
@@ -95,7 +98,8 @@ func sbom(program string, bi *debug.BuildInfo, digest string, mods map[string]*m
 
 func library(path, version string, ids []string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + version
-	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url, Licenses: licences(ids...)}
+	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url,
+		Licenses: licences(ids...)}
 }
 
 // embeddedModels returns a component for each model in assets, which is run from the root of the source.
@@ -115,9 +119,12 @@ func embeddedModels() ([]cdx.Component, error) {
 			if err != nil {
 				return nil, fmt.Errorf("sbom: %s/%s: %w", dataset, kind, err)
 			}
-			c := cdx.Component{BOMRef: "model:" + dataset + "/" + kind, Type: cdx.ComponentTypeMachineLearningModel, Group: dataset, Name: kind, MIMEType: "application/onnx",
-				Hashes: sha256Of(models.DigestBytes(data)), Licenses: licences(f.Licence), ModelCard: &cdx.MLModelCard{ModelParameters: &cdx.MLModelParameters{
-					Datasets: &[]cdx.MLDatasetChoice{{ComponentData: &cdx.ComponentData{Type: cdx.ComponentDataTypeDataset, Name: dataset, Description: f.TrainingData}}}}}}
+			c := cdx.Component{BOMRef: "model:" + dataset + "/" + kind, Type: cdx.ComponentTypeMachineLearningModel, Group: dataset, Name: kind,
+				MIMEType: "application/onnx",
+				Hashes:   sha256Of(models.DigestBytes(data)), Licenses: licences(f.Licence),
+				ModelCard: &cdx.MLModelCard{ModelParameters: &cdx.MLModelParameters{
+					Datasets: &[]cdx.MLDatasetChoice{{ComponentData: &cdx.ComponentData{Type: cdx.ComponentDataTypeDataset, Name: dataset,
+						Description: f.TrainingData}}}}}}
 			if f.Command != "" {
 				c.Properties = &[]cdx.Property{{Name: "fmp:command", Value: f.Command}}
 			}

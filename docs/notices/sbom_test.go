@@ -29,7 +29,8 @@ func schema(t *testing.T) *jsonschema.Schema {
 		t.Fatal(err)
 	}
 	c := jsonschema.NewCompiler()
-	for name, file := range map[string]string{"bom-1.6.schema.json": "bom-1.6.schema.json", "spdx.schema.json": "spdx.schema.json", "jsf-0.82.schema.json": "jsf-0.82.schemax.json"} {
+	for name, file := range map[string]string{"bom-1.6.schema.json": "bom-1.6.schema.json", "spdx.schema.json": "spdx.schema.json",
+		"jsf-0.82.schema.json": "jsf-0.82.schemax.json"} {
 		f, err := os.Open(filepath.Join(strings.TrimSpace(string(dir)), "schema", file))
 		if err != nil {
 			t.Fatal(err)
@@ -50,8 +51,8 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// TestSBOM: the bills of materials of both programs are valid CycloneDX, name every module that is linked and every model in assets, with its
-// digest, licence and training data, and are the same for the same program.
+// TestSBOM: the bills of materials of both programs are valid CycloneDX, name every module that is linked and every model in assets, with
+// its digest, licence and training data, and are the same for the same program.
 func TestSBOM(t *testing.T) {
 	root := filepath.Join("..", "..")
 	mods, err := ours()
@@ -129,7 +130,8 @@ func checkModels(t *testing.T, bom *cdx.BOM) (listed int) {
 		if got := (*c.Hashes)[0].Value; got != models.DigestBytes(data) {
 			t.Errorf("%s: digest %s", c.BOMRef, got)
 		}
-		if training := (*c.ModelCard.ModelParameters.Datasets)[0].ComponentData.Description; training == "" || (*c.Licenses)[0].License.ID != "MIT" {
+		if training := (*c.ModelCard.ModelParameters.Datasets)[0].ComponentData.Description; training == "" ||
+			(*c.Licenses)[0].License.ID != "MIT" {
 			t.Errorf("%s: training data %q, licence %v", c.BOMRef, training, (*c.Licenses)[0].License)
 		}
 	}
@@ -177,7 +179,8 @@ func TestModelSBOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := bom.Metadata.Component
-	if got := (*c.Hashes)[0].Value; got != models.DigestBytes(file) || (*c.Licenses)[0].License.Name != "CC-BY-4.0" || len(*bom.Components) != 1 {
+	if got := (*c.Hashes)[0].Value; got != models.DigestBytes(file) || (*c.Licenses)[0].License.Name != "CC-BY-4.0" ||
+		len(*bom.Components) != 1 {
 		t.Errorf("%s, %v, %v", got, *c.Licenses, bom.Components)
 	}
 }

@@ -167,7 +167,8 @@ func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool
 // Rows classifies feature rows, [n, dx] of float32, which are named by their numbers. labels may be nil.
 func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int, do func([]Prediction) error) error {
 	if !c.TakesRows() {
-		return fmt.Errorf("the classifier takes images of %dx%d pixels and %d channels; fmp pool --rows makes one that takes feature rows", c.Fit.H, c.Fit.W, c.Fit.Ch)
+		return fmt.Errorf("the classifier takes images of %dx%d pixels and %d channels; fmp pool --rows makes one that takes feature rows",
+			c.Fit.H, c.Fit.W, c.Fit.Ch)
 	}
 	x := rows.F32()
 	if len(rows.Shape) != 2 || rows.Shape[1] != c.Manifest.Dx || x == nil {

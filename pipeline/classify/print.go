@@ -133,7 +133,8 @@ func (p *Printer) Print(ps []Prediction) error {
 		p.n++
 		switch p.format {
 		case JSON:
-			text, err := json.Marshal(printed{q.Name, p.c.Class(first), one, p.c.Class(second), two, float64(q.Entropy), float64(q.MutualInformation), unsure, q.Probabilities, q.Low, q.High, p.set(q)})
+			text, err := json.Marshal(printed{q.Name, p.c.Class(first), one, p.c.Class(second), two, float64(q.Entropy),
+				float64(q.MutualInformation), unsure, q.Probabilities, q.Low, q.High, p.set(q)})
 			if err != nil {
 				return err
 			}
@@ -143,7 +144,8 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.w.WriteByte('\n')
 			p.w.Write(text)
 		case CSV:
-			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two), number(float64(q.Entropy)), number(float64(q.MutualInformation)), strconv.FormatBool(unsure)}
+			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two), number(float64(q.Entropy)),
+				number(float64(q.MutualInformation)), strconv.FormatBool(unsure)}
 			if p.intervals {
 				record = append(record, number(float64(q.Low[first])), number(float64(q.High[first])))
 			}
@@ -166,7 +168,8 @@ func (p *Printer) Print(ps []Prediction) error {
 			if p.disagreement {
 				disagreement = fmt.Sprintf("%.4f", q.MutualInformation)
 			}
-			fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6.3f  %12s", tail(q.Name, 36), p.class, head(class, p.class), probability, p.class, head(p.c.Class(second), p.class), two, disagreement)
+			fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6.3f  %12s", tail(q.Name, 36), p.class, head(class, p.class), probability, p.class,
+				head(p.c.Class(second), p.class), two, disagreement)
 			if p.sets {
 				fmt.Fprintf(p.w, "  {%s}", head(strings.Join(p.set(q), ", "), 60))
 			}

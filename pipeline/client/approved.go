@@ -18,14 +18,15 @@ const maxApproved = 1 << 20
 // Everywhere is the scope of an extractor that its owner approved by hand: it may be used for all servers and names.
 const Everywhere = "*"
 
-// Approved is the file of the extractors that the owner of images lets run on them: one a line, its digest, the time and the scope that it is approved
-// for. Within a scope the first extractor is trusted; another is refused until the owner approves it ([Approved.Add]).
+// Approved is the file of the extractors that the owner of images lets run on them: one a line, its digest, the time and the scope that it
+// is approved for. Within a scope the first extractor is trusted; another is refused until the owner approves it ([Approved.Add]).
 type Approved struct{ Path string }
 
 // approval is a line of the file.
 type approval struct{ digest, when, scope string }
 
-// DefaultFile returns where a file of this program's lies unless a flag says otherwise: in the folder fmp of the user's folder for configuration.
+// DefaultFile returns where a file of this program's lies unless a flag says otherwise: in the folder fmp of the user's folder for
+// configuration.
 func DefaultFile(name, flag string) (string, error) {
 	base, err := os.UserConfigDir()
 	if err != nil {
@@ -53,11 +54,12 @@ func parseApproved(text string) ([]approval, error) {
 type ChangedError struct{ Old, New, Scope, When string }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("the extractor of the client graph is not the one that was approved for %s: that was %s on %s, this is %s", e.Scope, e.Old, e.When, e.New)
+	return fmt.Sprintf("the extractor of the client graph is not the one that was approved for %s: that was %s on %s, this is %s", e.Scope,
+		e.Old, e.When, e.New)
 }
 
-// Trust returns nil where an extractor is approved for a scope or everywhere. The first of a scope is approved by it, and first is true; where another is
-// approved for the scope, the error is a [ChangedError], and nothing is written.
+// Trust returns nil where an extractor is approved for a scope or everywhere. The first of a scope is approved by it, and first is true;
+// where another is approved for the scope, the error is a [ChangedError], and nothing is written.
 func (a Approved) Trust(digest, scope string) (first bool, err error) {
 	err = atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
 		m := Memory{Lines: string(lines)}
@@ -112,11 +114,12 @@ type Approvals interface {
 	Has(digest string) (bool, error)
 }
 
-// ErrImage means that an extractor gives as many numbers as an image has, which can be the image itself, and that its owner did not approve it.
+// ErrImage means that an extractor gives as many numbers as an image has, which can be the image itself, and that its owner did not approve
+// it.
 var ErrImage = errors.New("as many as the image has, which can be the image itself")
 
-// Trust returns an error unless the extractor of the client graph may run on the images of an owner: one of [Shipped], one that was approved, or the
-// first for a scope, which is then approved for it.
+// Trust returns an error unless the extractor of the client graph may run on the images of an owner: one of [Shipped], one that was
+// approved, or the first for a scope, which is then approved for it.
 func (c *Client) Trust(a Approvals, scope string) (first bool, err error) {
 	digest := c.Apart.Extractor
 	if _, ok := Shipped[digest]; ok {

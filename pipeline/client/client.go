@@ -1,9 +1,9 @@
 // Package client is what a client of a round computes: labelled images to an upload, by a client graph whose maker it need not trust.
 //
-// The graph is taken apart before an image is read (models.TakeApart): all but its extractor must be what fmp fuse makes, and the extractor one that the
-// owner of the images approved ([Approved]). Labels, counts, clipping and noise are this program's own. In private rounds one image at a time goes
-// through the graph, so that none can move the row of another; an image of which the graph makes no finite row counts as a row of zeros, so that
-// neither absence nor an error tells of it.
+// The graph is taken apart before an image is read (models.TakeApart): all but its extractor must be what fmp fuse makes, and the extractor
+// one that the owner of the images approved ([Approved]). Labels, counts, clipping and noise are this program's own. In private rounds one
+// image at a time goes through the graph, so that none can move the row of another; an image of which the graph makes no finite row counts
+// as a row of zeros, so that neither absence nor an error tells of it.
 package client
 
 import (
@@ -90,7 +90,8 @@ func (c *Client) Private() bool { return c.Manifest.Clip > 0 }
 
 // rows runs n images and returns their features, n x dx.
 func (c *Client) rows(pixels []uint8, n int) ([]float32, error) {
-	out, err := engine.Eval(c.features, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, c.Fit.H, c.Fit.W, c.Fit.Ch)}, models.ValueFeatures)
+	out, err := engine.Eval(c.features, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, c.Fit.H, c.Fit.W, c.Fit.Ch)},
+		models.ValueFeatures)
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +128,8 @@ func finite(v []float32) bool {
 	return true
 }
 
-// block returns the features of a block of images. Where check is set, one of them, drawn at random, is run alone, and a row that its neighbours moved is an
-// error: the class means of such rows would not be averages over images.
+// block returns the features of a block of images. Where check is set, one of them, drawn at random, is run alone, and a row that its
+// neighbours moved is an error: the class means of such rows would not be averages over images.
 func (c *Client) block(pixels []uint8, n int, check bool) ([]float32, error) {
 	size, dx := c.Fit.Size(), c.Manifest.Dx
 	h, err := c.rows(pixels, n)
@@ -174,9 +175,10 @@ func near(a, b []float32) bool {
 	return math.Sqrt(off) <= 1e-3*math.Sqrt(size)+1e-6
 }
 
-// images reads labelled images, step at a time. Images that cannot be read are left out if skip is set, and named; else they are an error, as it is
-// where none is left.
-func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool, use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
+// images reads labelled images, step at a time. Images that cannot be read are left out if skip is set, and named; else they are an error,
+// as it is where none is left.
+func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool,
+	use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
 	c.Zeros = 0
 	if k := src.Len(); k < 1 || k > MaxItems {
 		return nil, fmt.Errorf("%d images; allowed are 1 to %d", k, MaxItems)
@@ -247,7 +249,8 @@ func (c *Client) Points(ctx context.Context, src imagefile.Source, o Options) (s
 
 // Moments makes an upload of moments, and names the images left out as Points does. key makes the choice of calibration points the
 // client's own; those of a class of too few images are left out with it.
-func (c *Client) Moments(ctx context.Context, src imagefile.Source, o Options, key string) (means *point.Set, within *moments.Within, left []error, err error) {
+func (c *Client) Moments(ctx context.Context, src imagefile.Source, o Options, key string) (means *point.Set, within *moments.Within,
+	left []error, err error) {
 	h, labels, left, err := c.labelled(ctx, src, o)
 	if err != nil {
 		return nil, nil, nil, err
@@ -288,7 +291,8 @@ func (c *Client) embed(points []float32, n int) (*point.Set, error) {
 	for i := range present {
 		present[i] = 1
 	}
-	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(points, 1, n, len(points)/n), models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
+	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(points, 1, n, len(points)/n),
+		models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +303,8 @@ func (c *Client) embed(points []float32, n int) (*point.Set, error) {
 func Set(points, masses *onnx.Tensor, f models.Manifest) (*point.Set, error) {
 	z, w, dx := points.F32(), masses.F32(), f.PointWidth()
 	if len(z) != f.S*(dx+f.C) || len(w) != f.S {
-		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says %d points of %d numbers and %d classes", points, masses, f.S, dx, f.C)
+		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says %d points of %d numbers and %d classes", points, masses,
+			f.S, dx, f.C)
 	}
 	set := &point.Set{N: f.S, Dx: dx, C: f.C, Z: z, W: w}
 	if f.ClassMeans {
@@ -315,15 +320,16 @@ type Labelled struct {
 	Digests [][32]byte
 }
 
-// Coordinates computes the coordinates of labelled images for a private round, one image at a time, and names those that cannot be read. Every image that can be
-// read and has a class counts, also where the graph changes it.
+// Coordinates computes the coordinates of labelled images for a private round, one image at a time, and names those that cannot be read.
+// Every image that can be read and has a class counts, also where the graph changes it.
 func (c *Client) Coordinates(ctx context.Context, src imagefile.Source, o Options) (*Labelled, []error, error) {
 	f := c.Manifest
 	if !c.Private() {
 		return nil, nil, fmt.Errorf("the client graph is not one of private rounds; make it with fmp fuse --upload private")
 	}
 	if o.AtLeast > 1 {
-		return nil, nil, fmt.Errorf("--at-least %d: whether a class has as many images would tell of single ones, which a private round protects; leave the class's folder out instead, for a reason that does not depend on how many it holds", o.AtLeast)
+		return nil, nil, fmt.Errorf("--at-least %d: whether a class has as many images would tell of single ones, which a private round "+
+			"protects; leave the class's folder out instead, for a reason that does not depend on how many it holds", o.AtLeast)
 	}
 	out := &Labelled{}
 	bad, err := c.images(ctx, src, 1, o.Skip, func(pixels []uint8, items []imagefile.Item) error {
@@ -331,7 +337,8 @@ func (c *Client) Coordinates(ctx context.Context, src imagefile.Source, o Option
 		if y < 0 || y >= f.C {
 			return nil
 		}
-		out.W, out.Labels, out.Digests = append(out.W, c.settle(c.coordinates(c.row(pixels), y), f.K)...), append(out.Labels, y), append(out.Digests, items[0].Digest)
+		out.W, out.Labels, out.Digests = append(out.W, c.settle(c.coordinates(c.row(pixels), y), f.K)...), append(out.Labels, y),
+			append(out.Digests, items[0].Digest)
 		return nil
 	})
 	if err != nil {
@@ -352,7 +359,8 @@ func (c *Client) coordinates(h []float32, y int) []float32 {
 	z := make([]float32, f.Dx+f.C)
 	copy(z, h)
 	z[f.Dx+y] = 1
-	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(z, 1, 1, len(z)), models.ValuePresent: onnx.NewTensor([]float32{1}, 1, 1)}, "points")
+	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(z, 1, 1, len(z)),
+		models.ValuePresent: onnx.NewTensor([]float32{1}, 1, 1)}, "points")
 	k := f.PointWidth()
 	if err != nil || out["points"].Len() != f.C*(k+f.C) {
 		return nil
@@ -363,8 +371,8 @@ func (c *Client) coordinates(h []float32, y int) []float32 {
 	return nil
 }
 
-// Sums returns the class sums of a private upload before noise: coordinates clipped, rounded and counted, and where a client is the unit the whole
-// vector clipped.
+// Sums returns the class sums of a private upload before noise: coordinates clipped, rounded and counted, and where a client is the unit
+// the whole vector clipped.
 func (c *Client) Sums(l *Labelled, b privacy.Budget) (*privacy.Release, error) {
 	f := c.Manifest
 	sums, err := privacy.Sum(l.W, l.Labels, f.C, f.K, f.Clip)

@@ -33,7 +33,8 @@ func (s *images) Next(dst []uint8) (imagefile.Item, error) {
 	return imagefile.Item{Label: (s.at - 1) % s.classes, Digest: [32]byte{byte(s.at)}}, nil
 }
 
-// graphs returns the digits' client graphs of a plain and a private round, with nodes put between the extractor and what follows, from "honest" to "features".
+// graphs returns the digits' client graphs of a plain and a private round, with nodes put between the extractor and what follows, from
+// "honest" to "features".
 func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
 	t.Helper()
 	open := func(m *onnx.Model) *Client {
@@ -66,7 +67,8 @@ func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
 	return open(m), open(p)
 }
 
-// TestBlocks: in a plain round an extractor that lets images of a block move each other's rows is refused; in a private one it changes nothing.
+// TestBlocks: in a plain round an extractor that lets images of a block move each other's rows is refused; in a private one it changes
+// nothing.
 func TestBlocks(t *testing.T) {
 	plain, _ := graphs(t)
 	set, n, left, err := plain.Points(t.Context(), &images{n: 21, classes: 10}, Options{})
@@ -74,10 +76,12 @@ func TestBlocks(t *testing.T) {
 		t.Fatalf("%d images, %v left, %v", n, left, err)
 	}
 	mixed, private := graphs(t,
-		&onnx.Node{Op: "ReduceMean", Inputs: []string{"honest"}, Outputs: []string{"mean"}, Attrs: []onnx.Attr{onnx.IntsAttr("axes", 0), onnx.BoolAttr("keepdims", true)}},
+		&onnx.Node{Op: "ReduceMean", Inputs: []string{"honest"}, Outputs: []string{"mean"},
+			Attrs: []onnx.Attr{onnx.IntsAttr("axes", 0), onnx.BoolAttr("keepdims", true)}},
 		&onnx.Node{Op: "Add", Inputs: []string{"honest", "mean"}, Outputs: []string{"features"}},
 	)
-	if _, _, _, err := mixed.Points(t.Context(), &images{n: 21, classes: 10}, Options{}); err == nil || !strings.Contains(err.Error(), "beside other images") {
+	if _, _, _, err := mixed.Points(t.Context(), &images{n: 21, classes: 10}, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "beside other images") {
 		t.Errorf("error %v", err)
 	}
 	all, _, err := private.Coordinates(t.Context(), &images{n: 21, classes: 10}, Options{})
@@ -115,7 +119,8 @@ func TestAtLeast(t *testing.T) {
 	if _, _, _, err := plain.Points(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 3}); err == nil {
 		t.Error("an upload of no class")
 	}
-	if _, _, err := private.Coordinates(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 2}); err == nil || !strings.Contains(err.Error(), "tell of single ones") {
+	if _, _, err := private.Coordinates(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 2}); err == nil ||
+		!strings.Contains(err.Error(), "tell of single ones") {
 		t.Errorf("error %v", err)
 	}
 	if _, _, err := plain.Coordinates(t.Context(), &images{n: 3, classes: 10}, Options{}); err == nil {
@@ -123,9 +128,11 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-const one, two = "1111111111111111111111111111111111111111111111111111111111111111", "2222222222222222222222222222222222222222222222222222222222222222"
+const one, two = "1111111111111111111111111111111111111111111111111111111111111111",
+	"2222222222222222222222222222222222222222222222222222222222222222"
 
-// TestApproved: the first of a scope is trusted, another refused; what is approved everywhere holds in every scope, and no name is the word for everywhere.
+// TestApproved: the first of a scope is trusted, another refused; what is approved everywhere holds in every scope, and no name is the word
+// for everywhere.
 func TestApproved(t *testing.T) {
 	a := Approved{filepath.Join(t.TempDir(), "fmp", "approved")}
 	trust := func(digest, scope string) (first, changed bool) {
@@ -139,7 +146,8 @@ func TestApproved(t *testing.T) {
 	for i, c := range []struct {
 		digest, scope  string
 		first, changed bool
-	}{{one, "here", true, false}, {one, "here", false, false}, {two, "here", false, true}, {two, "there", true, false}, {two, "here", false, true}, {one, "*", true, false}, {two, "a\nb", true, false}, {two, "a b", false, false}} {
+	}{{one, "here", true, false}, {one, "here", false, false}, {two, "here", false, true}, {two, "there", true, false},
+		{two, "here", false, true}, {one, "*", true, false}, {two, "a\nb", true, false}, {two, "a b", false, false}} {
 		if first, changed := trust(c.digest, c.scope); first != c.first || changed != c.changed {
 			t.Errorf("%d: first %v, changed %v; want %v and %v", i, first, changed, c.first, c.changed)
 		}

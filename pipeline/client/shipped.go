@@ -1,6 +1,7 @@
 package client
 
-// Shipped names the extractors that come with this program by their digests (docs/formats.md). Who runs this program trusts them as much as it.
+// Shipped names the extractors that come with this program by their digests (docs/formats.md). Who runs this program trusts them as much as
+// it.
 var Shipped = map[string]string{
 	"4cbbee2d614ba6b70734b378114219912ce8dd7a6874e017d66342d3e6071530": "digits",
 	"958655cd2133d4b7ad34de2f80961d88c072dc578ccf0197d5ad5501c1e93a61": "digits-color",

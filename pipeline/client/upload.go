@@ -23,7 +23,8 @@ func Parse(data []byte, threads int) (*Client, error) {
 		return nil, err
 	}
 	if f.Kind != models.KindClient || f.Dx < 1 || f.C < 2 || f.S < 1 {
-		return nil, fmt.Errorf("its manifest says kind %q, dx %d, %d classes and s %d; want %q, the file that fmp fuse writes, with dx and s of at least 1 and 2 classes", f.Kind, f.Dx, f.C, f.S, models.KindClient)
+		return nil, fmt.Errorf("its manifest says kind %q, dx %d, %d classes and s %d; want %q, the file that fmp fuse writes, with dx and s "+
+			"of at least 1 and 2 classes", f.Kind, f.Dx, f.C, f.S, models.KindClient)
 	}
 	f.Digest = models.DigestBytes(data)
 	return New(m, f, threads)
@@ -34,8 +35,8 @@ func (c *Client) Classes() imagefile.Classes {
 	return imagefile.Classes{Names: c.Manifest.Classes, N: c.Manifest.C}
 }
 
-// Upload makes the plain upload of a client of a name, points or moments as the graph has it, and names the images left out as [Client.Points] does. Its
-// round and precision are the caller's to set.
+// Upload makes the plain upload of a client of a name, points or moments as the graph has it, and names the images left out as
+// [Client.Points] does. Its round and precision are the caller's to set.
 func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, name string) (u *federate.Upload, left []error, err error) {
 	u = &federate.Upload{Client: name, Model: c.Manifest.Digest}
 	if o.Calibrate > 0 {
@@ -51,12 +52,13 @@ func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, na
 	return u, left, nil
 }
 
-// calibrated sets class means and calibration points of an upload. Which images these are is told by a hash of their features and the client's
-// name, so that no one chooses them and the same images give the same upload.
+// calibrated sets class means and calibration points of an upload. Which images these are is told by a hash of their features and the
+// client's name, so that no one chooses them and the same images give the same upload.
 func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options, u *federate.Upload, left *[]error) error {
 	f := c.Manifest
 	if !f.ClassMeans || f.Bytes > 0 {
-		return fmt.Errorf("calibration points are sent beside class means, and this client graph makes other uploads (fmp fuse --upload class-means makes one); ask for none")
+		return fmt.Errorf("calibration points are sent beside class means, and this client graph makes other uploads (fmp fuse --upload " +
+			"class-means makes one); ask for none")
 	}
 	h, labels, bad, err := c.labelled(ctx, src, o)
 	if err != nil {

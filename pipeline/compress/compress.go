@@ -34,7 +34,8 @@ func New(e engine.Engine, m *onnx.Model) (*Compressor, error) {
 		return nil, fmt.Errorf("embedding: %w", err)
 	}
 	if f.Kind != models.KindEmbedding || f.Dx < 1 || f.C < 2 || f.S < 1 {
-		return nil, fmt.Errorf("embedding: the model's manifest says kind %q, dx %d, classes %d, s %d; want an embedding with all three, as fmp train embedding writes it", f.Kind, f.Dx, f.C, f.S)
+		return nil, fmt.Errorf("embedding: the model's manifest says kind %q, dx %d, classes %d, s %d; want an embedding with all three, as "+
+			"fmp train embedding writes it", f.Kind, f.Dx, f.C, f.S)
 	}
 	s, err := e.Load(m)
 	if err != nil {
@@ -57,7 +58,8 @@ func (c *Compressor) Compress(ctx context.Context, clients []*point.Set) ([]*poi
 			return nil, fmt.Errorf("compress: client %d has no points; leave it out", i)
 		}
 		if s.Dx != c.manifest.Dx || s.C != c.manifest.C {
-			return nil, fmt.Errorf("compress: client %d has dx %d and %d classes, the embedding has dx %d and %d; use models that were made for each other", i, s.Dx, s.C, c.manifest.Dx, c.manifest.C)
+			return nil, fmt.Errorf("compress: client %d has dx %d and %d classes, the embedding has dx %d and %d; use models that were made for "+
+				"each other", i, s.Dx, s.C, c.manifest.Dx, c.manifest.C)
 		}
 	}
 	uploads := make([]*point.Set, 0, len(clients))
@@ -94,7 +96,8 @@ func (c *Compressor) run(clients []*point.Set, widest int) ([]*point.Set, error)
 	dx := f.PointWidth()
 	dz := dx + f.C
 	if len(z) != len(clients)*f.S*dz || len(w) != len(clients)*f.S {
-		return nil, fmt.Errorf("the embedding gave compressed %v and masses %v; want %d x %d x %d and %d x %d", out["compressed"], out["masses"], len(clients), f.S, dz, len(clients), f.S)
+		return nil, fmt.Errorf("the embedding gave compressed %v and masses %v; want %d x %d x %d and %d x %d", out["compressed"], out["masses"],
+			len(clients), f.S, dz, len(clients), f.S)
 	}
 	for i, v := range z {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {

@@ -13,13 +13,14 @@ import (
 // The clients may differ from each other in any way: a new image, of one of the clients drawn with a probability in proportion to its
 // points, has its class in its set with a probability of at least level, if each client's points and images are drawn alike.
 //
-// With N points, Q the j-th largest score and u the probability that a new image's score is at least t, the number of points of scores of at
-// least t is a sum of independent indicators of mean N u in all. By Hoeffding (1956, "On the distribution of the number of successes in
+// With N points, Q the j-th largest score and u the probability that a new image's score is at least t, the number of points of scores of
+// at least t is a sum of independent indicators of mean N u in all. By Hoeffding (1956, "On the distribution of the number of successes in
 // independent trials", theorem 4) it is at most j - 1 at least as probably as a binomial number, where j - 1 >= N u. So that
 //
 //	P(score >= Q) = int_0^1 P(fewer than j points of scores beyond the u-quantile) du >= int_0^((j-1)/N) P(Bin(N, u) <= j-1) du
 //
-// and j is the least for which the right side reaches level. For points drawn alike over all clients it is j/(N+1), which [Threshold] takes.
+// and j is the least for which the right side reaches level. For points drawn alike over all clients it is j/(N+1), which [Threshold]
+// takes.
 func ThresholdOfClients(scores []float64, level float64) (float64, error) {
 	if err := CheckLevel(level); err != nil {
 		return 0, err
@@ -27,7 +28,8 @@ func ThresholdOfClients(scores []float64, level float64) (float64, error) {
 	n := len(scores)
 	j := 1 + sort.Search(n, func(i int) bool { return heldByClients(n, i+1) >= level })
 	if j > n {
-		return 0, fmt.Errorf("conformal: level %v wants at least %d calibration points of clients, and there are %d: give more, or a lower level", level, ImagesOfClients(level), n)
+		return 0, fmt.Errorf("conformal: level %v wants at least %d calibration points of clients, and there are %d: give more, or a lower level",
+			level, ImagesOfClients(level), n)
 	}
 	return slices.Sorted(slices.Values(scores))[n-j], nil
 }

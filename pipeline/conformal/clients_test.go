@@ -118,7 +118,8 @@ func TestThousandRounds(t *testing.T) {
 			}
 			se := math.Sqrt((squared - held*held) / rounds)
 			t.Logf("%s, %d points each: held %.4f ± %.4f", name, each, held, se)
-			if most := float64(clients*each) / float64(clients*each+1); held < level-4*se-0.005 || held > min(level+0.05+4*se, max(most, level+0.04)+4*se) {
+			if most := float64(clients*each) / float64(clients*each+1); held < level-4*se-0.005 ||
+				held > min(level+0.05+4*se, max(most, level+0.04)+4*se) {
 				t.Errorf("%s, %d points each: sets of %v hold %.4f ± %.4f", name, each, level, held, se)
 			}
 		}

@@ -13,7 +13,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Score is a conformity score of a class, given an image's probabilities. A class is in the set of an image where its score is large enough.
+// Score is a conformity score of a class, given an image's probabilities. A class is in the set of an image where its score is large
+// enough.
 type Score string
 
 // Scores. Their sets have the same guarantee and different sizes.
@@ -105,7 +106,8 @@ func Threshold(scores []float32, level float64) (float32, error) {
 	n := len(scores)
 	k := int(math.Floor(float64(n+1)*(1-level) + 1e-9))
 	if k < 1 {
-		return 0, fmt.Errorf("conformal: level %v wants at least %d calibration images, and there are %d: give more, or a lower level", level, Images(level), n)
+		return 0, fmt.Errorf("conformal: level %v wants at least %d calibration images, and there are %d: give more, or a lower level", level,
+			Images(level), n)
 	}
 	return slices.Sorted(slices.Values(scores))[k-1], nil
 }

@@ -30,7 +30,8 @@ func draw(r interface{ Float64() float64 }, apart, sharp float64) ([]float32, in
 	return stated, y
 }
 
-// TestCoverage holds the coverage of sets, over many calibrations, to the theorem's two bounds, for calibrated and overconfident classifiers.
+// TestCoverage holds the coverage of sets, over many calibrations, to the theorem's two bounds, for calibrated and overconfident
+// classifiers.
 func TestCoverage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -64,7 +65,8 @@ func TestCoverage(t *testing.T) {
 			// Images of one round share its calibration: their spread is that of a Beta distribution beside the binomial's.
 			sd := math.Sqrt(c.level * (1 - c.level) / rounds * (1/float64(later) + 1/float64(c.n+2)))
 			if got < c.level-3*sd || got > c.level+1/float64(c.n+1)+3*sd {
-				t.Errorf("%s, %d images, level %v: sets hold %.4f; want %v to %.4f, give or take %.4f", s, c.n, c.level, got, c.level, c.level+1/float64(c.n+1), 3*sd)
+				t.Errorf("%s, %d images, level %v: sets hold %.4f; want %v to %.4f, give or take %.4f", s, c.n, c.level, got, c.level,
+					c.level+1/float64(c.n+1), 3*sd)
 			}
 		}
 	}

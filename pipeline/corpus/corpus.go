@@ -42,7 +42,8 @@ type Images struct {
 
 // Read turns the images of a data set into feature rows. While the extractor is open, also is called with them, for features of other
 // images; nil: nothing is. progress is called with the stages data and features.
-func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage string, done, total int), also func(*Images) error) (*Images, error) {
+func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage string, done, total int),
+	also func(*Images) error) (*Images, error) {
 	stage := func(name string) func(int, int) {
 		return func(done, total int) { progress(name, done, total) }
 	}
@@ -55,7 +56,8 @@ func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage 
 		}
 	}
 	d := s.Dataset
-	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit, Skip: d.Bad == "skip", Progress: stage("data")})
+	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit,
+		Skip: d.Bad == "skip", Progress: stage("data")})
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +82,8 @@ func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage 
 // Options returns how images are fed to the extractor.
 func (s Source) Options() extractor.Options {
 	x := s.Extractor
-	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale, Channels: x.Channels, Resize: x.Resize, Preset: x.Preset, Layout: x.Layout, Output: x.Output, Workers: s.Threads}
+	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale, Channels: x.Channels, Resize: x.Resize, Preset: x.Preset,
+		Layout: x.Layout, Output: x.Output, Workers: s.Threads}
 	if len(o.Mean) == 0 {
 		o.Mean, o.Std = nil, nil
 	}
@@ -93,7 +96,8 @@ func (s *Source) openExtractor(eng engine.Engine, ds *dataset.Dataset) (*extract
 	}
 	m, f, err := shipped.Load(s.Shipped, models.KindExtractor)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE, or fetch one for photographs (fmp extractors pull efficientnet-lite0) and give --extractor efficientnet-lite0", err)
+		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE, or fetch one for photographs (fmp extractors pull "+
+			"efficientnet-lite0) and give --extractor efficientnet-lite0", err)
 	}
 	if err != nil {
 		return nil, err
@@ -120,9 +124,9 @@ func (r *Images) Behind() models.Manifest {
 	return f
 }
 
-// Model returns the model of a kind that a setting names, behind an extractor: a file, or with "default" the shipped one of the data set. It
-// is nil with "untrained" and where no shipped model fits, with a note if there is one for another extractor or other classes. A file that
-// does not fit is an error.
+// Model returns the model of a kind that a setting names, behind an extractor: a file, or with "default" the shipped one of the data set.
+// It is nil with "untrained" and where no shipped model fits, with a note if there is one for another extractor or other classes. A file
+// that does not fit is an error.
 func Model(kind, setting, dataset string, behind models.Manifest) (m *onnx.Model, f models.Manifest, note string, err error) {
 	switch setting {
 	case "untrained":
@@ -137,7 +141,8 @@ func Model(kind, setting, dataset string, behind models.Manifest) (m *onnx.Model
 		}
 		behind.Source = filepath.Base(behind.Source) // notes are shared, so they name no folder
 		if err := models.Match(behind, f); err != nil {
-			return nil, f, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp train %s makes one that does", kind, err, kind), nil
+			return nil, f, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp train %s makes one that does", kind, err,
+				kind), nil
 		}
 		return m, f, "", nil
 	}
@@ -160,8 +165,8 @@ func file(kind, setting string, behind models.Manifest) (*onnx.Model, models.Man
 	return m, f, nil
 }
 
-// Private returns the private predictor behind an extractor: a file, or with "default" the shipped one of the data set. A conjugate predictor
-// beside it, nil for none, must share its coordinates.
+// Private returns the private predictor behind an extractor: a file, or with "default" the shipped one of the data set. A conjugate
+// predictor beside it, nil for none, must share its coordinates.
 func Private(setting, dataset string, behind models.Manifest, conjugate *onnx.Model) (m *onnx.Model, f models.Manifest, err error) {
 	behind.C = 0 // its classes are the round's
 	if setting == "default" {
@@ -169,7 +174,8 @@ func Private(setting, dataset string, behind models.Manifest, conjugate *onnx.Mo
 			err = models.Match(behind, f)
 		}
 		if err != nil {
-			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with the program that fits (%w); fmp train private makes one", err)
+			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with the program that fits (%w); fmp train "+
+				"private makes one", err)
 		}
 	} else {
 		if m, f, err = models.Load(setting); err != nil {

@@ -11,9 +11,9 @@ import (
 // turns is the number of times that HeadBasis multiplies; each makes the directions that are left out weaker.
 const turns = 4
 
-// HeadBasis returns k orthonormal directions of features, [dx, k], in which the classes of a network's last linear layer, weights [classes, dx], lie
-// furthest apart: its leading right singular vectors, by subspace iteration (Halko, Martinsson and Tropp 2011, algorithm 4.4). Where the layer
-// has fewer, random ones follow.
+// HeadBasis returns k orthonormal directions of features, [dx, k], in which the classes of a network's last linear layer, weights [classes,
+// dx], lie furthest apart: its leading right singular vectors, by subspace iteration (Halko, Martinsson and Tropp 2011, algorithm 4.4).
+// Where the layer has fewer, random ones follow.
 func HeadBasis(weights *mat.Dense, k int, seed uint64) *onnx.Tensor {
 	classes, dx := weights.Dims()
 	w := mat.DenseCopyOf(weights)

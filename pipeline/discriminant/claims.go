@@ -14,9 +14,9 @@ import (
 // Claims returns the clients' class means as package honesty weighs them, with masses as claimed, and the variances of class means.
 //
 // Coordinates are the directions v_j in which the classes of all clients lie apart, from the eigenvectors e_j of the Gram matrix of the
-// discriminant, (m_c - m0)'W^-1(m_d - m0): v = sum_c e_c a_c / root of its value. Mislabelled means leave their span as it is. Each is measured
-// in its standard deviation within classes, that of the median client: a false scatter moves the median little. The scatter is judged
-// by the same numbers ([scatterOdds]). That of improper clients ([Improper]) is not read, and they are bad.
+// discriminant, (m_c - m0)'W^-1(m_d - m0): v = sum_c e_c a_c / root of its value. Mislabelled means leave their span as it is. Each is
+// measured in its standard deviation within classes, that of the median client: a false scatter moves the median little. The scatter is
+// judged by the same numbers ([scatterOdds]). That of improper clients ([Improper]) is not read, and they are bad.
 func Claims(clients []Client, improper []bool) (u honesty.Uploads, lambda []float64, err error) {
 	clients = slices.Clone(clients)
 	for m, bad := range improper {
@@ -104,9 +104,9 @@ func share(c Client) float64 {
 	return c.Share
 }
 
-// apart returns directions, [k, r], in which W is I and the class means are uncorrelated, and the sums of squares of the means along them, in
-// descending order. They are of the span of W's [leading] principal directions, which class means had no part in: in all of many coordinates the
-// means of few images lie apart by their noise, and a second client of a class would seem to contradict the first.
+// apart returns directions, [k, r], in which W is I and the class means are uncorrelated, and the sums of squares of the means along them,
+// in descending order. They are of the span of W's [leading] principal directions, which class means had no part in: in all of many
+// coordinates the means of few images lie apart by their noise, and a second client of a class would seem to contradict the first.
 func apart(h *head) (*mat.Dense, []float64, error) {
 	k, c := h.a.Dims()
 	q := principal(h.within, min(k, leading))
@@ -116,7 +116,8 @@ func apart(h *head) (*mat.Dense, []float64, error) {
 	means.Mul(h.shift, q)
 	var chol mat.Cholesky
 	if !chol.Factorize(symmetric(&inner)) {
-		return nil, nil, fmt.Errorf("discriminant: the principal directions of the covariance are dependent; check the uploads for numbers out of range")
+		return nil, nil, fmt.Errorf("discriminant: the principal directions of the covariance are dependent; check the uploads for numbers " +
+			"out of range")
 	}
 	var a mat.Dense
 	if err := chol.SolveTo(&a, means.T()); err != nil {
@@ -126,7 +127,8 @@ func apart(h *head) (*mat.Dense, []float64, error) {
 	gram := symmetric(&product)
 	var e mat.EigenSym
 	if !e.Factorize(gram, true) {
-		return nil, nil, fmt.Errorf("discriminant: the eigenvalues of the class means did not converge; check the uploads for numbers out of range")
+		return nil, nil, fmt.Errorf("discriminant: the eigenvalues of the class means did not converge; check the uploads for numbers " +
+			"out of range")
 	}
 	values := e.Values(nil)
 	slices.Reverse(values)
@@ -149,7 +151,8 @@ func apart(h *head) (*mat.Dense, []float64, error) {
 	return v, values[:r], nil
 }
 
-// leading is the number of principal directions in which clients are judged, chosen on ten classes of CIFAR-100 behind a pretrained network (docs/notes/moments.md).
+// leading is the number of principal directions in which clients are judged, chosen on ten classes of CIFAR-100 behind a pretrained network
+// (docs/notes/moments.md).
 const leading = 96
 
 // principal returns r orthonormal principal directions of a covariance, [k, r], by subspace iteration.
@@ -179,8 +182,8 @@ func symmetric(m *mat.Dense) *mat.SymDense {
 	return out
 }
 
-// within returns the standard deviation within classes along each direction, that of the median client by degrees of freedom (1 where no client
-// has any), and each client's [scatterOdds].
+// within returns the standard deviation within classes along each direction, that of the median client by degrees of freedom (1 where no
+// client has any), and each client's [scatterOdds].
 func within(clients []Client, v *mat.Dense) (deviations, odds []float64) {
 	_, r := v.Dims()
 	along := make([][]float64, len(clients)) // variances of each client
@@ -270,8 +273,8 @@ func scatterOdds(variances, deviations []float64, dof int) float64 {
 // leastLabel is the lower bound of a calibration point's probability of its class, as a share of that of a class named at random.
 const leastLabel = 0.01
 
-// labelOdds adds to each client's odds what the classes of its calibration points tell: of an honest client they have the probabilities of the
-// discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
+// labelOdds adds to each client's odds what the classes of its calibration points tell: of an honest client they have the probabilities of
+// the discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
 func (p *pooled) labelOdds(h *head, odds []float64) {
 	chance := -math.Log(float64(p.c))
 	least := chance + math.Log(leastLabel)

@@ -9,11 +9,11 @@
 //	T     = max(kappa sqrt(Q b), b)                            Q = mean over held classes of (m_c - m0)'a_c
 //	b     = sum |(x̄_mc - x̄_c) sqrt(n_mc) . a|^2 / dof / tr a'Wa        clients' own class means along a, in units of W
 //
-// b measures what W, shrunk toward the identity, misses along the head's directions, from numbers that W was not made of. Gaussian rows of one
-// covariance have T = b; images have heavier tails the further their classes lie apart, and T grows as the square root of the classes'
-// separation Q/b. kappa belongs to the extractor (meta.Kappa); its prior is lognormal and the calibration points correct it, before they are
-// added to the moments. A sample draws class means (their variance tempered) and kappa. Strength, 1.5, the tempering, the square root and what a
-// calibration point counts were chosen on classes of CIFAR-100 (docs/notes/moments.md).
+// b measures what W, shrunk toward the identity, misses along the head's directions, from numbers that W was not made of. Gaussian rows of
+// one covariance have T = b; images have heavier tails the further their classes lie apart, and T grows as the square root of the classes'
+// separation Q/b. kappa belongs to the extractor (meta.Kappa); its prior is lognormal and the calibration points correct it, before they
+// are added to the moments. A sample draws class means (their variance tempered) and kappa. Strength, 1.5, the tempering, the square root
+// and what a calibration point counts were chosen on classes of CIFAR-100 (docs/notes/moments.md).
 package discriminant
 
 import (
@@ -50,7 +50,8 @@ const (
 // Kappa is the prior of kappa: log kappa ~ N(log Median, Deviation^2).
 type Kappa struct{ Median, Deviation float64 }
 
-// Unknown is the prior for an extractor of which nothing is known: the middle of 0.70 (a network of ImageNet) to 1.07 (three small networks).
+// Unknown is the prior for an extractor of which nothing is known: the middle of 0.70 (a network of ImageNet) to 1.07 (three small
+// networks).
 var Unknown = Kappa{0.85, 0.25}
 
 // Client is one client's upload: class means with counts as weights, and what it sends beside them.
@@ -85,7 +86,8 @@ func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 		o.Kappa = Unknown
 	}
 	if !(o.Kappa.Median > 0) || !(o.Kappa.Deviation > 0) || math.IsInf(o.Kappa.Median+o.Kappa.Deviation, 0) || o.Samples < 1 {
-		return nil, fmt.Errorf("discriminant: kappa %v with deviation %v and %d samples; want finite numbers above 0", o.Kappa.Median, o.Kappa.Deviation, o.Samples)
+		return nil, fmt.Errorf("discriminant: kappa %v with deviation %v and %d samples; want finite numbers above 0", o.Kappa.Median,
+			o.Kappa.Deviation, o.Samples)
 	}
 	p, err := pool(clients)
 	if err != nil {
@@ -268,7 +270,8 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	}
 	t := mat.Trace(s) / max(dof, 1) / float64(p.k)
 	if !(t > 0) || math.IsInf(t, 0) {
-		return nil, nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their classes (scatter of trace %v, %v degrees of freedom); send more images a class", mat.Trace(s), dof)
+		return nil, nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their classes (scatter of trace %v, %v degrees "+
+			"of freedom); send more images a class", mat.Trace(s), dof)
 	}
 	prior := strength * float64(p.k)
 	w := mat.NewSymDense(p.k, nil)
@@ -279,7 +282,8 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(w) {
-		return nil, nil, 0, fmt.Errorf("discriminant: the scatter is no covariance: it has negative directions beyond rounding; leave out the client that sent it")
+		return nil, nil, 0, fmt.Errorf("discriminant: the scatter is no covariance: it has negative directions beyond rounding; leave out the " +
+			"client that sent it")
 	}
 	var inv mat.SymDense
 	if err := chol.InverseTo(&inv); err != nil {
@@ -324,7 +328,8 @@ func (p *pooled) head(rows *mat.Dense) (*head, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &head{chol: chol, within: within, origin: make([]float64, p.k), shift: mat.NewDense(p.c, p.k, nil), a: mat.NewDense(p.k, p.c, nil), bias: make([]float64, p.c)}
+	h := &head{chol: chol, within: within, origin: make([]float64, p.k), shift: mat.NewDense(p.c, p.k, nil), a: mat.NewDense(p.k, p.c, nil),
+		bias: make([]float64, p.c)}
 	if err := p.shrink(h, noise); err != nil {
 		return nil, err
 	}
@@ -410,8 +415,8 @@ func (p *pooled) shrink(h *head, noise float64) error {
 	return nil
 }
 
-// spread returns the variance of clients' class means about those of all clients, times their images, along directions [k, r], in units of W.
-// Where no class has two clients it is 1: W itself.
+// spread returns the variance of clients' class means about those of all clients, times their images, along directions [k, r], in units of
+// W. Where no class has two clients it is 1: W itself.
 func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 	_, r := along.Dims()
 	var diffs []float64

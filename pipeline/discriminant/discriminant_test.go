@@ -258,7 +258,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestUnits: kappa is in units of the spread: with twice the spread it falls toward half of what it was, as far as the calibration points tell.
+// TestUnits: kappa is in units of the spread: with twice the spread it falls toward half of what it was, as far as the calibration points
+// tell.
 func TestUnits(t *testing.T) {
 	w := newWorld(8, 0)
 	p, err := pool(w.clients(t, 10, 60))

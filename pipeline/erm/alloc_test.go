@@ -38,6 +38,7 @@ func TestSharedPointsAreHeldOnce(t *testing.T) {
 	few, heavy := allocated(10, 200), allocated(problems, most)
 	onlyS, onlyN := allocated(problems, 200), allocated(10, most)
 	if both := heavy - onlyS - onlyN + few; both > 1<<16 {
-		t.Errorf("%d bytes for 10 problems on 200 points, %d for %d, %d for %d points, %d for both: %d go with both", few, onlyS, problems, onlyN, most, heavy, both)
+		t.Errorf("%d bytes for 10 problems on 200 points, %d for %d, %d for %d points, %d for both: %d go with both", few, onlyS, problems, onlyN,
+			most, heavy, both)
 	}
 }

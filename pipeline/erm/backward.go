@@ -50,8 +50,8 @@ func Backward(p *Problem, theta, cotangent Theta) (*Gradient, error) {
 	return f.Backward(0, cotangent, Options{})
 }
 
-// Fits are fits to points that they share, which are stored once, and to points of their own, kept for the derivatives of their minimisers. Once
-// the first is solved, others may be solved and differentiated at once.
+// Fits are fits to points that they share, which are stored once, and to points of their own, kept for the derivatives of their minimisers.
+// Once the first is solved, others may be solved and differentiated at once.
 type Fits struct {
 	shared *Problem // nil: none
 	common *rows
@@ -66,8 +66,8 @@ type fit struct {
 	cold  bool   // the preconditioner is not of where the minimiser is
 }
 
-// NewFits prepares fits to the points of each problem of own, together with those of shared unless it is nil. They must have the same dx, C and
-// L2, and no centre. Call Close at the end.
+// NewFits prepares fits to the points of each problem of own, together with those of shared unless it is nil. They must have the same dx, C
+// and L2, and no centre. Call Close at the end.
 func NewFits(shared *Problem, own []*Problem) (*Fits, error) {
 	f := &Fits{shared: shared}
 	if shared != nil {
@@ -96,7 +96,8 @@ func (f *Fits) add(own []*Problem) error {
 			like = p
 		}
 		if p.Centre != nil || p.C != like.C || p.Dx != like.Dx || p.L2 != like.L2 {
-			return fmt.Errorf("erm: problem %d of %d has dx %d, C %d and l2 %v, others %d, %d and %v; want one of each, and no centre", i, len(own), p.Dx, p.C, p.L2, like.Dx, like.C, like.L2)
+			return fmt.Errorf("erm: problem %d of %d has dx %d, C %d and l2 %v, others %d, %d and %v; want one of each, and no centre", i, len(own),
+				p.Dx, p.C, p.L2, like.Dx, like.C, like.L2)
 		}
 	}
 	for _, p := range own {
@@ -113,7 +114,8 @@ func (f *Fits) Close() {
 	f.fits = nil
 }
 
-// Solve solves fit i from its problem's start, or from the first fit's minimiser if there is none. The first must be solved before the others.
+// Solve solves fit i from its problem's start, or from the first fit's minimiser if there is none. The first must be solved before the
+// others.
 func (f *Fits) Solve(ctx context.Context, i int, opt Options) (*Solution, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -153,7 +155,8 @@ func (f *Fits) Solve(ctx context.Context, i int, opt Options) (*Solution, error)
 	return s, nil
 }
 
-// Backward returns the derivatives of a loss with respect to the points of fit i's own problem, given the loss's with respect to its minimiser.
+// Backward returns the derivatives of a loss with respect to the points of fit i's own problem, given the loss's with respect to its
+// minimiser.
 func (f *Fits) Backward(i int, cotangent Theta, opt Options) (*Gradient, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -180,7 +183,8 @@ func (f *Fits) Backward(i int, cotangent Theta, opt Options) (*Gradient, error) 
 	transposeInto(w.grad, &cotangent, w.d, w.c)
 	left := w.invert(w.grad, w.step, opt.Residual)
 	if !finite(left) || left > math.Sqrt(opt.Residual) {
-		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, wanted %.3g; raise l2 (now %g) or scale the features", left, opt.Residual, p.L2)
+		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, wanted %.3g; raise l2 (now %g) or scale "+
+			"the features", left, opt.Residual, p.L2)
 	}
 	w.forward(w.step, w.a)
 	w.residuals(w.logits)
@@ -195,8 +199,8 @@ func (f *Fits) Shared(i int) *Gradient {
 	return w.derivatives(f.shared, f.common, w.own.padded)
 }
 
-// derivatives returns the derivatives with respect to the points of p, which are r's and whose first is at at, from u in step, its logits in a
-// (overwritten at these points) and w (p - y) in logits.
+// derivatives returns the derivatives with respect to the points of p, which are r's and whose first is at at, from u in step, its logits
+// in a (overwritten at these points) and w (p - y) in logits.
 func (w *workspace) derivatives(p *Problem, r *rows, at int) *Gradient {
 	g := &Gradient{Points: make([]float64, p.N*p.Dx), Labels: make([]float64, p.N*p.C), Weights: make([]float64, p.N)}
 	a, prob, residuals := w.a[at:], w.prob[at:], w.logits[at:]

@@ -77,7 +77,8 @@ func CheckSet(s *point.Set) error {
 		d += s.C
 	}
 	if s.N < 0 || s.Dx < 1 || s.C < 1 || len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil && len(s.Y) != s.N {
-		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N (dx + C) numbers and N weights", s.N, s.Dx, s.C, len(s.Z), len(s.W))
+		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N (dx + C) numbers and N weights", s.N, s.Dx, s.C,
+			len(s.Z), len(s.W))
 	}
 	for i := range s.N {
 		for j, v := range s.Features(i) {
@@ -133,7 +134,8 @@ func (p *Problem) Check() error {
 	}
 	d := p.D()
 	if len(p.X) != p.N*d || len(p.Y) != p.N*p.C || len(p.W) != p.N {
-		return fmt.Errorf("erm: %d numbers in X, %d in Y, %d in W; want %d (N x dx+1), %d (N x C), %d (N)", len(p.X), len(p.Y), len(p.W), p.N*d, p.N*p.C, p.N)
+		return fmt.Errorf("erm: %d numbers in X, %d in Y, %d in W; want %d (N x dx+1), %d (N x C), %d (N)", len(p.X), len(p.Y), len(p.W), p.N*d,
+			p.N*p.C, p.N)
 	}
 	for i := range p.N {
 		if row := p.X[i*d : (i+1)*d]; !finite(dot(row, row)) {

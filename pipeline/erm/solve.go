@@ -129,7 +129,8 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 	}
 	for i, p := range own {
 		if p.C != shared.C || p.Dx != shared.Dx || p.L2 != shared.L2 {
-			return nil, fmt.Errorf("erm: problem %d has dx %d, C %d and l2 %v, the shared points %d, %d and %v; want one of each", i, p.Dx, p.C, p.L2, shared.Dx, shared.C, shared.L2)
+			return nil, fmt.Errorf("erm: problem %d has dx %d, C %d and l2 %v, the shared points %d, %d and %v; want one of each", i, p.Dx, p.C,
+				p.L2, shared.Dx, shared.C, shared.L2)
 		}
 		if p.Centre != nil {
 			return nil, fmt.Errorf("erm: problem %d of %d has a centre; fit it with SolveAll", i, len(own))
@@ -162,7 +163,10 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 	if lead != nil {
 		start := &guide{theta: lead.theta}
 		tried = leaders
-		if err := each(ctx, tried, opt.Threads, func(ctx context.Context, i int) error { return fit(ctx, i, []*guide{lead, start}[i%2]) }); err != nil {
+		if err := each(ctx, tried, opt.Threads, func(ctx context.Context,
+			i int) error {
+			return fit(ctx, i, []*guide{lead, start}[i%2])
+		}); err != nil {
 			return nil, err
 		}
 		if out[0].Products+out[2].Products > out[1].Products+out[3].Products {
@@ -203,7 +207,8 @@ func leader(ctx context.Context, shared *Problem, own []*Problem, opt Options) (
 
 // join returns the problem of all the points, with the weights of own scaled by share.
 func join(share float64, shared *Problem, own ...*Problem) *Problem {
-	p := &Problem{N: shared.N, Dx: shared.Dx, C: shared.C, X: slices.Clone(shared.X), Y: slices.Clone(shared.Y), W: slices.Clone(shared.W), L2: shared.L2}
+	p := &Problem{N: shared.N, Dx: shared.Dx, C: shared.C, X: slices.Clone(shared.X), Y: slices.Clone(shared.Y), W: slices.Clone(shared.W),
+		L2: shared.L2}
 	for _, q := range own {
 		p.N += q.N
 		p.X, p.Y = append(p.X, q.X...), append(p.Y, q.Y...)
@@ -463,8 +468,9 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 
 // guide holds the results of the common fit that similar fits begin with.
 type guide struct {
-	theta  []float64      // C x D, its minimiser
-	blocks []dense.Single // inverses of approximately its Hessian's diagonal blocks there, one per class; nil: fits have a preconditioner of their own
+	theta []float64 // C x D, its minimiser
+	// inverses of approximately its Hessian's diagonal blocks there, one per class; nil: fits have a preconditioner of their own
+	blocks []dense.Single
 }
 
 // blend is the share of the curvature at zero in a guide's blocks: with few points and a weak penalty, a fit is certain
@@ -488,8 +494,8 @@ func (w *workspace) guide() (*guide, error) {
 	return g, nil
 }
 
-// apply sets out = M^-1 v, blocks in float32. The Hessian maps the part common to all classes, m = 1/C sum_c v_c, exactly to l2 m, and vectors
-// without a common part to such vectors; the blocks are for the latter.
+// apply sets out = M^-1 v, blocks in float32. The Hessian maps the part common to all classes, m = 1/C sum_c v_c, exactly to l2 m, and
+// vectors without a common part to such vectors; the blocks are for the latter.
 func (w *workspace) apply(v, out []float64) {
 	clear(out)
 	if w.lead == nil {
@@ -636,7 +642,8 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		w.gradient()
 		norm := math.Sqrt(dot(w.grad, w.grad))
 		if !finite(norm) || !finite(f) {
-			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the features (largest now %v) or raise l2 (now %v)", norm, f, step, w.largest(), w.l2)
+			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the features (largest now %v) or raise l2 (now %v)",
+				norm, f, step, w.largest(), w.l2)
 		}
 		if norm <= limit {
 			s := &Solution{Theta: NewTheta(w.d, w.c), Objective: f, GradientNorm: norm, Steps: step, Products: w.products}
@@ -647,7 +654,8 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 			first = norm
 		}
 		if step == opt.MaxSteps {
-			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted %.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps", step, norm, limit, first, opt.Tolerance, w.l2)
+			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted %.3g (at the start %.3g); raise the "+
+				"tolerance (now %g), l2 (now %g) or the steps", step, norm, limit, first, opt.Tolerance, w.l2)
 		}
 		// Inexact Newton: the residual need not be smaller than the step can use (Dembo, Eisenstat and
 		// Steihaug 1982), nor smaller than the tolerance requires.
@@ -661,7 +669,8 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		}
 		var ok bool
 		if f, ok = w.search(f); !ok {
-			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted %.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit, opt.Tolerance, w.l2)
+			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted %.3g; raise the tolerance (now %g) or "+
+				"l2 (now %g)", step, norm, limit, opt.Tolerance, w.l2)
 		}
 	}
 }

@@ -55,7 +55,8 @@ func TestGradientVanishes(t *testing.T) {
 		n, dx, c int
 		l2       float64
 		centre   bool
-	}{{20, 5, 3, 3, false}, {7, 30, 4, 0.1, false}, {300, 64, 10, 3, false}, {150, 10, 2, 1e-3, false}, {40, 6, 1, 1, false}, {2000, 3, 5, 10, false}, {7, 30, 4, 0.1, true}, {300, 64, 10, 3, true}} {
+	}{{20, 5, 3, 3, false}, {7, 30, 4, 0.1, false}, {300, 64, 10, 3, false}, {150, 10, 2, 1e-3, false}, {40, 6, 1, 1, false},
+		{2000, 3, 5, 10, false}, {7, 30, 4, 0.1, true}, {300, 64, 10, 3, true}} {
 		p := random(1, k.n, k.dx, k.c, k.l2)
 		centre := NewTheta(p.D(), k.c)
 		if k.centre {
@@ -101,7 +102,8 @@ func TestSingle(t *testing.T) {
 	for i, k := range []struct {
 		n, dx, c  int
 		l2, scale float64
-	}{{300, 64, 10, 3, 1}, {1000, 20, 3, 1, 1}, {500, 33, 13, 0.01, 1}, {200, 64, 20, 3, 1e-3}, {400, 40, 7, 0.01, 30}, {50, 90, 5, 1, 10}, {60, 20, 4, 1e74, 1e37}} {
+	}{{300, 64, 10, 3, 1}, {1000, 20, 3, 1, 1}, {500, 33, 13, 0.01, 1}, {200, 64, 20, 3, 1e-3}, {400, 40, 7, 0.01, 30}, {50, 90, 5, 1, 10},
+		{60, 20, 4, 1e74, 1e37}} {
 		p := random(uint64(i), k.n, k.dx, k.c, k.l2)
 		scale(p, k.scale)
 		var fits [2]Theta
@@ -529,7 +531,8 @@ func TestSolveShared(t *testing.T) {
 		}
 		part := func(from, n int) *Problem {
 			d := all.D()
-			return &Problem{N: n, Dx: all.Dx, C: all.C, L2: all.L2, X: all.X[from*d : (from+n)*d], Y: all.Y[from*all.C : (from+n)*all.C], W: all.W[from : from+n]}
+			return &Problem{N: n, Dx: all.Dx, C: all.C, L2: all.L2, X: all.X[from*d : (from+n)*d], Y: all.Y[from*all.C : (from+n)*all.C],
+				W: all.W[from : from+n]}
 		}
 		shared := part(0, k.shared)
 		var own, whole []*Problem
@@ -579,7 +582,8 @@ func TestSolveShared(t *testing.T) {
 		}
 	}
 	bad := random(1, 5, 3, 2, 2)
-	if _, err := SolveShared(context.Background(), random(1, 9, 3, 2, 1), []*Problem{bad}, Options{}); err == nil || !strings.Contains(err.Error(), "l2 2") {
+	if _, err := SolveShared(context.Background(), random(1, 9, 3, 2, 1), []*Problem{bad}, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "l2 2") {
 		t.Errorf("another l2 gives error %v", err)
 	}
 }

@@ -23,8 +23,8 @@ func (u *Upload) format(classes []uint32) uint32 {
 // byNumber reports whether points of a format have the number of their class in place of a label.
 func byNumber(format uint32) bool { return format == ClassesFormat || format == CalibratedFormat }
 
-// byClass returns the points as they are sent: where each has one class, without labels, and with the numbers of the classes. Those of moments
-// keep their labels. Calibration points come last, with the mass 0.
+// byClass returns the points as they are sent: where each has one class, without labels, and with the numbers of the classes. Those of
+// moments keep their labels. Calibration points come last, with the mass 0.
 func (u *Upload) byClass() (*point.Set, []uint32, error) {
 	s := u.Points
 	y := s.Indices()
@@ -62,7 +62,8 @@ func (u *Upload) part() error {
 	if i := slices.Index(s.W[:n], 0); i >= 0 || n == 0 {
 		return refuse(fmt.Sprintf("masses[%d]", max(i, 0)), 0, "numbers above 0 before those of calibration points")
 	}
-	u.Calibration = &point.Set{N: s.N - n, Dx: s.Dx, C: s.C, Z: slices.Clone(s.Z[n*s.Dx:]), Y: slices.Clone(s.Y[n:]), W: make([]float32, s.N-n)}
+	u.Calibration = &point.Set{N: s.N - n, Dx: s.Dx, C: s.C, Z: slices.Clone(s.Z[n*s.Dx:]), Y: slices.Clone(s.Y[n:]),
+		W: make([]float32, s.N-n)}
 	u.Points = &point.Set{N: n, Dx: s.Dx, C: s.C, Z: s.Z[:n*s.Dx], Y: s.Y[:n], W: s.W[:n]}
 	return nil
 }

@@ -30,7 +30,8 @@ func oneClass(s, dx, c, n int) *Upload {
 func asBefore(t *testing.T, u *Upload) []byte {
 	t.Helper()
 	s := u.Points
-	m := &uploadpb.Upload{Format: Format, Round: u.Round, Client: u.Client, Model: bytes.Repeat([]byte{0x0f}, 32), N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
+	m := &uploadpb.Upload{Format: Format, Round: u.Round, Client: u.Client, Model: bytes.Repeat([]byte{0x0f}, 32), N: uint64(u.N),
+		Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
 	q, scale := quantise(s)
 	m.Points, _ = serde.TensorToProto("points", onnx.NewTensor(q, s.N, s.Dx+s.C))
 	m.Scale, _ = serde.TensorToProto("scale", onnx.NewTensor(scale, s.N, 2))
@@ -151,8 +152,8 @@ func calibrated(points int) *Upload {
 	return u
 }
 
-// TestCalibrationPoints: points beside class means come back with their classes, in every precision, apart from the means, which stay as they were
-// without them.
+// TestCalibrationPoints: points beside class means come back with their classes, in every precision, apart from the means, which stay as
+// they were without them.
 func TestCalibrationPoints(t *testing.T) {
 	for _, p := range []Precision{Single, Half, Int8} {
 		u := calibrated(MaxCalibration)
@@ -220,7 +221,8 @@ func TestCalibrationRefused(t *testing.T) {
 			t.Errorf("%s: got %v", field, err)
 		}
 	}
-	for name, u := range map[string]*Upload{"too many": calibrated(MaxCalibration + 1), "of several classes": drawn(5, 4, 3, 20), "of other coordinates": calibrated(2)} {
+	for name, u := range map[string]*Upload{"too many": calibrated(MaxCalibration + 1), "of several classes": drawn(5, 4, 3, 20),
+		"of other coordinates": calibrated(2)} {
 		switch name {
 		case "of several classes":
 			u.Calibration = calibrated(2).Calibration

@@ -36,7 +36,8 @@ type Release struct {
 // Scheme returns the secret sharing of the release's sums between two servers. Shares are bound to round, client, client graph and
 // budget.
 func (r *Release) Scheme() (*prio.Scheme, error) {
-	return prio.New(r.Budget, r.Sums.Classes, r.Sums.K, fmt.Sprintf("fmp private round %d\nclient %q\ngraph %s\n%v, points: %d", r.Round, r.Client, r.Model, r.Budget, r.Budget.Points))
+	return prio.New(r.Budget, r.Sums.Classes, r.Sums.K, fmt.Sprintf("fmp private round %d\nclient %q\ngraph %s\n%v, points: %d", r.Round,
+		r.Client, r.Model, r.Budget, r.Budget.Points))
 }
 
 // Split returns the releases for the leader and the helper, each with its share of the sums.
@@ -71,8 +72,9 @@ func (r *Release) Encode() ([]byte, error) {
 		return nil, refuse("values", "missing", "a release")
 	}
 	b := r.Budget
-	m := &uploadpb.Release{Format: ReleaseFormat, Round: r.Round, Client: r.Client, Model: model, Classes: uint32(r.Sums.Classes), Coordinates: uint32(r.Sums.K),
-		Epsilon: b.Epsilon, Delta: b.Delta, Unit: b.Unit, Relation: b.Relation, Noise: b.Noise, Points: uint32(b.Points)}
+	m := &uploadpb.Release{Format: ReleaseFormat, Round: r.Round, Client: r.Client, Model: model, Classes: uint32(r.Sums.Classes),
+		Coordinates: uint32(r.Sums.K),
+		Epsilon:     b.Epsilon, Delta: b.Delta, Unit: b.Unit, Relation: b.Relation, Noise: b.Noise, Points: uint32(b.Points)}
 	for _, v := range r.Sums.Values {
 		m.Values = binary.LittleEndian.AppendUint64(m.Values, uint64(v))
 	}
@@ -97,7 +99,8 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}
 	if !IsRelease(data) {
-		return nil, fmt.Errorf("upload: not a message of a private round; those are made by fmp-edge with the client graph of a private round (fmp fuse --upload private)")
+		return nil, fmt.Errorf("upload: not a message of a private round; those are made by fmp-edge with the client graph of a private round " +
+			"(fmp fuse --upload private)")
 	}
 	var m uploadpb.Release
 	if err := message.Unmarshal(data, &m, 0); err != nil {
@@ -130,10 +133,12 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		return nil, refuse("share", "there", "none with noise %.20q", m.Noise)
 	}
 	if uint64(len(m.Values)) != n {
-		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)), "%d for %d classes and %d coordinates, noise: %s", n, m.Classes, m.Coordinates, m.Noise)
+		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)), "%d for %d classes and %d coordinates, noise: %s", n, m.Classes,
+			m.Coordinates, m.Noise)
 	}
 	if sum := releaseChecksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum", hex.EncodeToString(m.Checksum[:min(len(m.Checksum), sha256.Size)]), "%s, that of the content; the message was damaged on its way", hex.EncodeToString(sum))
+		return nil, refuse("checksum", hex.EncodeToString(m.Checksum[:min(len(m.Checksum), sha256.Size)]),
+			"%s, that of the content; the message was damaged on its way", hex.EncodeToString(sum))
 	}
 	if len(m.Client) < 1 || len(m.Client) > MaxClient || !printable(m.Client) {
 		return nil, refuse("client", fmt.Sprintf("%d bytes", len(m.Client)), "1 to %d bytes of printable UTF-8", MaxClient)

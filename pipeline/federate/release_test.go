@@ -66,7 +66,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestShares: the two messages of a client are read, are of one nonce, and each is refused where anything of it or of its bindings is changed.
+// TestShares: the two messages of a client are read, are of one nonce, and each is refused where anything of it or of its bindings is
+// changed.
 func TestShares(t *testing.T) {
 	r := release()
 	r.Budget.Noise = privacy.TwoServers

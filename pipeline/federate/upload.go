@@ -134,7 +134,8 @@ func (u *Upload) EncodeWithin(bytes int) ([]byte, error) {
 			return data, err
 		}
 		if u.Precision == Int8 {
-			return nil, fmt.Errorf("the upload has %d bytes in int8, and the client graph allows %d: it takes one with more (fmp fuse --bytes)", len(data), bytes)
+			return nil, fmt.Errorf("the upload has %d bytes in int8, and the client graph allows %d: it takes one with more (fmp fuse --bytes)",
+				len(data), bytes)
 		}
 	}
 	return nil, nil
@@ -160,7 +161,8 @@ func (u *Upload) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &uploadpb.Upload{Format: u.format(classes), PointClasses: classes, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
+	m := &uploadpb.Upload{Format: u.format(classes), PointClasses: classes, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N),
+		Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
 	if err := u.encodePoints(m, s, classes); err != nil {
 		return nil, err
 	}
@@ -188,14 +190,16 @@ func (u *Upload) Encode() ([]byte, error) {
 func (u *Upload) checkSize() error {
 	s := u.Points
 	if s.N < 1 || s.N > MaxSize || s.Dx < 1 || s.Dx > MaxWidth || s.C < 2 || s.C > MaxWidth || u.N < 1 {
-		return refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N, s.Dx, s.C, u.N), "1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize, MaxWidth, MaxWidth)
+		return refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N, s.Dx, s.C, u.N),
+			"1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize, MaxWidth, MaxWidth)
 	}
 	d := s.Dx
 	if s.Y == nil {
 		d += s.C
 	}
 	if len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil && len(s.Y) != s.N {
-		return refuse("points", fmt.Sprintf("%d numbers, %d masses and %d classes", len(s.Z), len(s.W), len(s.Y)), "%d and %d for %d points", s.N*d, s.N, s.N)
+		return refuse("points", fmt.Sprintf("%d numbers, %d masses and %d classes", len(s.Z), len(s.W), len(s.Y)), "%d and %d for %d points",
+			s.N*d, s.N, s.N)
 	}
 	return nil
 }
@@ -328,7 +332,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 		return nil, err
 	}
 	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the upload was damaged on its way", hex.EncodeToString(sum))
+		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the upload was damaged on its way",
+			hex.EncodeToString(sum))
 	}
 	labels, masses, err := u.readPoints(&m, classes, scaleShape)
 	if err != nil {
@@ -361,7 +366,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 		return fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
 	if m.Format != Format && m.Format != MomentsFormat && !byNumber(m.Format) {
-		return refuse("format", m.Format, "%d, %d, %d and %d; use programs of one release on both sides", Format, MomentsFormat, ClassesFormat, CalibratedFormat)
+		return refuse("format", m.Format, "%d, %d, %d and %d; use programs of one release on both sides", Format, MomentsFormat, ClassesFormat,
+			CalibratedFormat)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
@@ -375,7 +381,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 	for _, v := range []struct {
 		field          string
 		value, low, to uint64
-	}{{"n", m.N, 1, MaxN}, {"dx", uint64(m.Dx), 1, MaxWidth}, {"classes", uint64(m.Classes), 2, MaxWidth}, {"size", uint64(m.Size), 1, MaxSize}} {
+	}{{"n", m.N, 1, MaxN}, {"dx", uint64(m.Dx), 1, MaxWidth}, {"classes", uint64(m.Classes), 2, MaxWidth},
+		{"size", uint64(m.Size), 1, MaxSize}} {
 		if v.value < v.low || v.value > v.to {
 			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
 		}
@@ -383,7 +390,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 	return nil
 }
 
-// readPoints reads the points and masses of a message whose tensors are checked, and returns the tolerances of their labels and of their masses.
+// readPoints reads the points and masses of a message whose tensors are checked, and returns the tolerances of their labels and of their
+// masses.
 func (u *Upload) readPoints(m *uploadpb.Upload, classes []int32, scaleShape []int) (labels, masses float64, err error) {
 	u.Points = &point.Set{N: int(m.Size), Dx: int(m.Dx), C: int(m.Classes), Y: classes}
 	if u.Points.W, err = numbers("masses", m.Masses); err != nil {

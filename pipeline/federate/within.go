@@ -134,7 +134,8 @@ func narrow(field string, v []float32, shape []int, p Precision) (*onnxpb.Tensor
 	return p2, nil
 }
 
-// checkWithin checks the headers of the fields of an upload of moments against the sizes, before memory is allocated; other uploads have none.
+// checkWithin checks the headers of the fields of an upload of moments against the sizes, before memory is allocated; other uploads have
+// none.
 func checkWithin(m *uploadpb.Upload) error {
 	if m.Format != MomentsFormat {
 		if m.Scatter != nil || m.ScatterScale != nil || m.Calibration != nil || m.Dof != 0 || len(m.CalibrationClasses) > 0 {

@@ -89,7 +89,8 @@ type Uploads struct {
 	Copy []int
 	// Odds [clients] are log odds of honesty that something else than class means tells; nil where nothing does.
 	Odds []float64
-	// Wide says that the uploads have fewer coordinates than the round (wide.go); K is then [Leading] at most, and Pool's class means are of these.
+	// Wide says that the uploads have fewer coordinates than the round (wide.go); K is then [Leading] at most, and Pool's class means are of
+	// these.
 	Wide bool
 }
 
@@ -142,7 +143,8 @@ func (s *States) Check(clients int) error {
 	sum := 0.0
 	for q, p := range s.P {
 		if len(s.Honest[q]) != clients || !(p >= 0) {
-			return fmt.Errorf("honesty: state %d is of %d clients and has probability %v; want %d clients and 0 to 1", q, len(s.Honest[q]), p, clients)
+			return fmt.Errorf("honesty: state %d is of %d clients and has probability %v; want %d clients and 0 to 1", q, len(s.Honest[q]), p,
+				clients)
 		}
 		sum += p
 	}
@@ -318,8 +320,10 @@ func priorOdds(u Uploads) []float64 {
 
 func newModel(u Uploads, lambda []float64) (*model, error) {
 	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
-	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K || len(u.Masses) != u.Clients*u.Classes || len(u.Means) != len(u.Masses)*u.K || u.Copy != nil && len(u.Copy) != u.Clients || u.Odds != nil && len(u.Odds) != u.Clients {
-		return nil, fmt.Errorf("%d clients, %d classes, k %d with %d masses, %d means and %d variances; want clients x classes masses, as many x k means, k variances, 2 classes or more",
+	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K || len(u.Masses) != u.Clients*u.Classes ||
+		len(u.Means) != len(u.Masses)*u.K || u.Copy != nil && len(u.Copy) != u.Clients || u.Odds != nil && len(u.Odds) != u.Clients {
+		return nil, fmt.Errorf("%d clients, %d classes, k %d with %d masses, %d means and %d variances; want clients x classes masses, as "+
+			"many x k means, k variances, 2 classes or more",
 			u.Clients, u.Classes, u.K, len(u.Masses), len(u.Means), len(lambda))
 	}
 	for j, v := range lambda {
@@ -432,7 +436,8 @@ type state struct {
 type logDet struct{ parts, rest float64 }
 
 func (h *model) start(z []bool) *state {
-	st := &state{h: h, n: make([]float64, h.classes), s: make([]float64, h.classes*h.k), mean: make([]float64, h.classes*h.k), v: make([]float64, h.classes*h.k), dets: make([]logDet, h.classes)}
+	st := &state{h: h, n: make([]float64, h.classes), s: make([]float64, h.classes*h.k), mean: make([]float64, h.classes*h.k),
+		v: make([]float64, h.classes*h.k), dets: make([]logDet, h.classes)}
 	for m, honest := range z {
 		if honest {
 			st.add(m, 1)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestWide: a round that is judged as a wide one has the clients of flipped labels found, as when all classes are looked at, and nobody else.
+// TestWide: a round that is judged as a wide one has the clients of flipped labels found, as when all classes are looked at, and nobody
+// else.
 func TestWide(t *testing.T) {
 	for _, clients := range []int{5, 12} {
 		u, lambda := round(1, clients, 40, 9, 120, 2)
@@ -61,7 +62,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestLargeRound: rounds of many clients and classes are large, those of today's tables are not; the clients of flipped labels are found in one.
+// TestLargeRound: rounds of many clients and classes are large, those of today's tables are not; the clients of flipped labels are found in
+// one.
 func TestLargeRound(t *testing.T) {
 	for _, c := range []struct {
 		clients, classes, k int

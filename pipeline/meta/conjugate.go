@@ -64,10 +64,12 @@ var allScalars = []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB,
 func (c *ConjugateConfig) phases() []conjugatePhase {
 	second := max(1, c.Steps*2/5)
 	return []conjugatePhase{
-		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars, matrices: !c.FixedMetric, begin: func(*conjugateTrainee) error { return nil }},
+		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars, matrices: !c.FixedMetric,
+			begin: func(*conjugateTrainee) error { return nil }},
 		{steps: second, rate: 2e-2, set: models.ConjSample, learn: allScalars, begin: (*conjugateTrainee).again},
 		{steps: second, rate: 2e-2, set: models.ConjMean, mean: true,
-			learn: []string{models.ConjLogRho, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2}, begin: func(t *conjugateTrainee) error {
+			learn: []string{models.ConjLogRho, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2},
+			begin: func(t *conjugateTrainee) error {
 				t.copyScalars(models.ConjSample, models.ConjMean)
 				t.set(models.ConjMean+models.ConjLogTau, 0)
 				return nil
@@ -112,7 +114,8 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 	t.classes = c.bound(t.sizes.K)
 	l := train.Loop{
 		Rate: t.rate, Model: t, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run:           fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas %v k %d shrinkage %v fixed metric %v %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients, c.Points, c.Alphas, t.sizes.K, c.Shrinkage, c.FixedMetric, c.Run),
+		Run: fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas %v k %d shrinkage %v fixed "+
+			"metric %v %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients, c.Points, c.Alphas, t.sizes.K, c.Shrinkage, c.FixedMetric, c.Run),
 		ValidateEvery: c.ValidateEvery,
 	}
 	for _, p := range c.phases() {
@@ -172,12 +175,14 @@ func (t *conjugateTrainee) taskSizes() models.ConjugateConfig {
 // enter starts a phase.
 func (t *conjugateTrainee) enter(phase int) error {
 	p := t.phases()[phase]
-	l := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: t.values, Set: p.set, Learn: p.learn, Samples: t.Samples, Joint: metric.JointPoints}
+	l := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: t.values, Set: p.set, Learn: p.learn, Samples: t.Samples,
+		Joint: metric.JointPoints}
 	if p.mean {
 		l.Samples = 1
 	}
 	if p.matrices {
-		l.Moves = map[string]float64{models.ConjMap: meanAbs(t.values[models.ConjMap]) / 10, models.ConjMetric: meanAbs(t.values[models.ConjMetric]) / 10}
+		l.Moves = map[string]float64{models.ConjMap: meanAbs(t.values[models.ConjMap]) / 10,
+			models.ConjMetric: meanAbs(t.values[models.ConjMetric]) / 10}
 	}
 	loss, params, err := l.Model()
 	if err != nil {
@@ -309,7 +314,8 @@ func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, 
 	if p.mean {
 		samples = 1
 	}
-	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: values, Set: p.set, Samples: samples, Joint: metric.JointPoints}.Model()
+	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: values, Set: p.set, Samples: samples,
+		Joint: metric.JointPoints}.Model()
 	if err != nil {
 		return nil, err
 	}
@@ -452,7 +458,8 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	}
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
 		for name, v := range map[string]float64{
-			models.ConjLogRho: math.Log(startRho), models.ConjLogTau: 0, models.ConjLogB: 0, models.ConjLogitGamma: -3, models.ConjO1: 0, models.ConjO2: 0,
+			models.ConjLogRho: math.Log(startRho), models.ConjLogTau: 0, models.ConjLogB: 0, models.ConjLogitGamma: -3, models.ConjO1: 0,
+			models.ConjO2: 0,
 		} {
 			values[set+name] = onnx.Scalar(float32(v))
 		}

@@ -122,7 +122,8 @@ func DrawLog(log, svg string) error {
 		return fmt.Errorf("drawing %s: it holds no metric that is drawn", log)
 	}
 	c := vgsvg.New(vg.Points(360)*vg.Length(len(plots)), vg.Points(280))
-	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(16), PadTop: vg.Points(8), PadBottom: vg.Points(8), PadLeft: vg.Points(8), PadRight: vg.Points(8)}
+	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(16), PadTop: vg.Points(8), PadBottom: vg.Points(8), PadLeft: vg.Points(8),
+		PadRight: vg.Points(8)}
 	whole := draw.New(c)
 	for i, p := range plots {
 		p.Draw(tiles.At(whole, i, 0))

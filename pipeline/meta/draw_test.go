@@ -48,7 +48,8 @@ func TestDrawLog(t *testing.T) {
 
 // TestDrawLogOfOneLargeValue: fuzzing found the panic of an axis whose range was nothing.
 func TestDrawLogOfOneLargeValue(t *testing.T) {
-	for _, log := range []string{`{"kind":"train","step":1,"loss":1e20}`, `{"kind":"train","step":1e25,"loss":-3e29}`, `{"kind":"train","step":0,"loss":0}`,
+	for _, log := range []string{`{"kind":"train","step":1,"loss":1e20}`, `{"kind":"train","step":1e25,"loss":-3e29}`,
+		`{"kind":"train","step":0,"loss":0}`,
 		`{"kind":"train","step":1,"loss":1e20}` + "\n" + `{"kind":"train","step":2,"loss":1.0000001e20}`} {
 		file := filepath.Join(t.TempDir(), "log")
 		if err := os.WriteFile(file, []byte(log), 0o644); err != nil {

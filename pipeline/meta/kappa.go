@@ -14,8 +14,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Kappa's draws: tasks of at most learnedClasses classes, of learnedClients clients, alternately of few and of more images, with all classes
-// alike and skewed (Dirichlet(0.1)). scored bounds the images that kappa is chosen on.
+// Kappa's draws: tasks of at most learnedClasses classes, of learnedClients clients, alternately of few and of more images, with all
+// classes alike and skewed (Dirichlet(0.1)). scored bounds the images that kappa is chosen on.
 const (
 	learnedTasks   = 12
 	learnedClasses = 10
@@ -29,14 +29,14 @@ var (
 	learnedAlphas = []float64{0, 0.1}
 )
 
-// Bounds on the deviation that Kappa returns: kappa of other images behind one extractor was within 2% of its median, and that of single tasks
-// within 15%. The upper one comes of tasks without a wrong image.
+// Bounds on the deviation that Kappa returns: kappa of other images behind one extractor was within 2% of its median, and that of single
+// tasks within 15%. The upper one comes of tasks without a wrong image.
 const leastDeviation, mostDeviation = 0.1, 0.5
 
-// Kappa returns kappa (package discriminant) behind an extractor from labelled rows, embedded as clients embed theirs: of any classes, but not of images that are
-// scored later. Each task has clients and images that none of them holds; kappa is that of the greatest likelihood on these. The result has the
-// median over tasks and, as deviation, that of a normal distribution with their median absolute deviation. progress, if not nil, is called with
-// the tasks done.
+// Kappa returns kappa (package discriminant) behind an extractor from labelled rows, embedded as clients embed theirs: of any classes, but
+// not of images that are scored later. Each task has clients and images that none of them holds; kappa is that of the greatest likelihood
+// on these. The result has the median over tasks and, as deviation, that of a normal distribution with their median absolute deviation.
+// progress, if not nil, is called with the tasks done.
 func Kappa(ctx context.Context, bank *task.Bank, seed uint64, progress func(done, total int)) (discriminant.Kappa, error) {
 	kappas := make([]float64, 81)
 	for g := range kappas {
@@ -79,7 +79,8 @@ func Kappa(ctx context.Context, bank *task.Bank, seed uint64, progress func(done
 		progress(learnedTasks, learnedTasks)
 	}
 	if 2*len(logs) < learnedTasks {
-		return discriminant.Kappa{}, fmt.Errorf("kappa: %d of %d tasks tell nothing of it: give images of more classes, or of classes that are harder to tell apart", learnedTasks-len(logs), learnedTasks)
+		return discriminant.Kappa{}, fmt.Errorf("kappa: %d of %d tasks tell nothing of it: give images of more classes, or of classes that "+
+			"are harder to tell apart", learnedTasks-len(logs), learnedTasks)
 	}
 	return kappaOf(logs), nil
 }
@@ -107,7 +108,8 @@ func simulate(bank *task.Bank, i int, seed uint64) ([]discriminant.Client, *poin
 	}
 	s := task.Sampler{Bank: some, Target: min(scored, some.Len()/3), FixedLabels: true, Alphas: learnedAlphas[i/2%2 : i/2%2+1]}
 	if s.Points = min(learnedImages[i%2], (some.Len()-s.Target)/learnedClients); s.Points < fewestImages {
-		return nil, nil, fmt.Errorf("kappa: %d images of %d classes are too few to learn it from; give %d at least", some.Len(), some.C, (3*fewestImages*learnedClients+1)/2)
+		return nil, nil, fmt.Errorf("kappa: %d images of %d classes are too few to learn it from; give %d at least", some.Len(), some.C,
+			(3*fewestImages*learnedClients+1)/2)
 	}
 	t, err := s.Draw(r, learnedClients)
 	if err != nil {

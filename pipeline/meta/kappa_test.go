@@ -35,8 +35,8 @@ func tailed(t *testing.T, seed uint64, n int, heavy bool) *task.Bank {
 	return b
 }
 
-// TestKappa: kappa of heavy-tailed rows is above that of Gaussian ones, and the same of other images; it is more likely than four times it, and
-// progress reaches its end.
+// TestKappa: kappa of heavy-tailed rows is above that of Gaussian ones, and the same of other images; it is more likely than four times it,
+// and progress reaches its end.
 func TestKappa(t *testing.T) {
 	learn := func(b *task.Bank) discriminant.Kappa {
 		last := 0
@@ -79,8 +79,8 @@ func TestKappaRefused(t *testing.T) {
 	}
 }
 
-// TestKappaOf: the median, and the deviation of a normal distribution with the same median absolute deviation, within its bounds; one wild task
-// moves neither.
+// TestKappaOf: the median, and the deviation of a normal distribution with the same median absolute deviation, within its bounds; one wild
+// task moves neither.
 func TestKappaOf(t *testing.T) {
 	for _, c := range []struct {
 		logs              []float64

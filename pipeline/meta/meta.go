@@ -114,14 +114,18 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 	case c.Corpus == nil:
 		return fmt.Errorf("training: no corpus given")
 	case c.Validation != nil && (c.Validation.Dx != c.Corpus.Dx || c.Validation.C != c.Corpus.C):
-		return fmt.Errorf("training: the corpus has dx %d and %d classes, the validation part %d and %d", c.Corpus.Dx, c.Corpus.C, c.Validation.Dx, c.Validation.C)
+		return fmt.Errorf("training: the corpus has dx %d and %d classes, the validation part %d and %d", c.Corpus.Dx, c.Corpus.C,
+			c.Validation.Dx, c.Validation.C)
 	case c.Steps < 1:
 		return fmt.Errorf("training: steps is %d; allowed are numbers from 1", c.Steps)
 	case c.Clients < 1 || c.Points < 1 || c.Batch < 1 || c.Samples < 1 || c.Fresh < 1:
-		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d tasks with %d noises; allowed are numbers from 1", c.Clients, c.Points, c.Fresh, c.Batch, c.Samples)
+		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d tasks with %d noises; allowed are numbers from 1",
+			c.Clients, c.Points, c.Fresh, c.Batch, c.Samples)
 	case !(c.Rate > 0) || !(c.Clip > 0) || !(c.L2 > 0) || c.EMA < 0 || c.EMA >= 1:
-		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are numbers above 0, and an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
-	case c.Validation != nil && c.Validation.Len() < c.Clients*c.Points+metric.Neighbours: // refuse it now rather than after ValidateEvery steps
+		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are numbers above 0, and an ema from 0 to below 1", c.Rate, c.Clip,
+			c.L2, c.EMA)
+	// refuse it now rather than after ValidateEvery steps
+	case c.Validation != nil && c.Validation.Len() < c.Clients*c.Points+metric.Neighbours:
 		return c.tooFewRows()
 	}
 	return nil
@@ -130,16 +134,19 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 // tooFewRows says how many validation rows a task wants, and names a task that suits the rows at hand.
 func (c *Config) tooFewRows() error {
 	have, want := c.Validation.Len(), c.Clients*c.Points+metric.Neighbours
-	err := fmt.Errorf("training: %d clients of %d points want %d validation rows (%d of them for joint scores) and the corpus holds out %d", c.Clients, c.Points, want, metric.Neighbours, have)
+	err := fmt.Errorf("training: %d clients of %d points want %d validation rows (%d of them for joint scores) and the corpus holds out %d",
+		c.Clients, c.Points, want, metric.Neighbours, have)
 	all := c.Corpus.Len() + have
 	need := (want*all + have - 1) / max(have, 1)
 	switch room := have - metric.Neighbours; {
 	case room >= 2*c.Points:
 		return fmt.Errorf("%w: lower federation.clients to %d at most, or give the corpus %d images for its %d", err, room/c.Points, need, all)
 	case room >= 4:
-		return fmt.Errorf("%w: lower federation.clients and federation.points to %d points in all (2 clients of %d), or give the corpus %d images for its %d", err, room, room/2, need, all)
+		return fmt.Errorf("%w: lower federation.clients and federation.points to %d points in all (2 clients of %d), or give the corpus %d "+
+			"images for its %d", err, room, room/2, need, all)
 	}
-	return fmt.Errorf("%w: give the corpus %d images for its %d (dataset.splits.corpus), or %d for 2 clients of 2 points", err, need, all, ((metric.Neighbours+4)*all+have-1)/max(have, 1))
+	return fmt.Errorf("%w: give the corpus %d images for its %d (dataset.splits.corpus), or %d for 2 clients of 2 points", err, need, all,
+		((metric.Neighbours+4)*all+have-1)/max(have, 1))
 }
 
 func (c *Config) sampler(b *task.Bank, target int) *task.Sampler {
@@ -153,7 +160,8 @@ func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error)
 		return f, fmt.Errorf("training: %s: %w", kind, err)
 	}
 	if f.Kind != kind || f.Dx != c.Corpus.Dx || f.C != c.Corpus.C {
-		return f, fmt.Errorf("training: the model is of kind %q for dx %d and %d classes; want kind %q, and the corpus has dx %d and %d classes", f.Kind, f.Dx, f.C, kind, c.Corpus.Dx, c.Corpus.C)
+		return f, fmt.Errorf("training: the model is of kind %q for dx %d and %d classes; want kind %q, and the corpus has dx %d and %d classes",
+			f.Kind, f.Dx, f.C, kind, c.Corpus.Dx, c.Corpus.C)
 	}
 	return f, nil
 }
@@ -164,7 +172,9 @@ func (c *Config) loop(ctx context.Context, t *trainee, what string, config strin
 	validate func(ctx context.Context, t int) (train.Metrics, error)) error {
 	l := train.Loop{
 		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, min(c.Warmup, c.Steps)), Model: t,
-		Run:        fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v clients %d points %d l2 %v fresh %d fixed %v alphas %v ema %v %s %s", what, c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas, c.EMA, config, c.Run),
+		Run: fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v clients %d points %d l2 %v fresh %d fixed %v alphas %v ema "+
+			"%v %s %s", what, c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas, c.EMA,
+			config, c.Run),
 		Checkpoint: c.Checkpoint, Interval: c.Interval, Log: c.Log, LogEvery: 10, Progress: c.Progress,
 		ValidateEvery: c.ValidateEvery,
 	}
@@ -228,8 +238,8 @@ func (c *Config) tasks(ctx context.Context, n int, do func(ctx context.Context, 
 	})
 }
 
-// all calls do for the parts 0 to n-1 of a task: each with another worker if one is free, else with the task's own, and the last with that in any
-// case. The error is that of the first part that failed.
+// all calls do for the parts 0 to n-1 of a task: each with another worker if one is free, else with the task's own, and the last with that
+// in any case. The error is that of the first part that failed.
 func (c crew) all(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -257,8 +267,8 @@ func (c crew) all(n int, do func(i int) error) error {
 	return nil
 }
 
-// fits solves the problem of seen together with each set of fresh points; if seen is nil, of the fresh points alone. start, if given, holds the
-// starting points of the fits. The caller closes them.
+// fits solves the problem of seen together with each set of fresh points; if seen is nil, of the fresh points alone. start, if given, holds
+// the starting points of the fits. The caller closes them.
 func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set, start []erm.Theta) (*erm.Fits, []erm.Theta, error) {
 	own, err := c.problems(fresh, start)
 	if err != nil {
@@ -312,7 +322,8 @@ func (c *Config) solve(ctx context.Context, f *erm.Fits, n int) (*erm.Fits, []er
 }
 
 // pullBack propagates cotangents of the heads back to the points of the fits: those of their own points it adds to fresh ([fits, n', dx+c],
-// row-major), and, if seen is not nil, those of the shared points, summed over fits, to seen (n x (dx+c)) and those of their weights to seenW.
+// row-major), and, if seen is not nil, those of the shared points, summed over fits, to seen (n x (dx+c)) and those of their weights to
+// seenW.
 func (c *Config) pullBack(f *erm.Fits, cots []erm.Theta, seen, seenW, fresh []float64) error {
 	own, shared := make([]*erm.Gradient, len(cots)), make([]*erm.Gradient, len(cots))
 	if err := c.crew.all(len(cots), func(i int) (err error) {

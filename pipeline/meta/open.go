@@ -86,7 +86,8 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	l := train.Loop{
 		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t, Step: t.step, Validate: t.validate, ValidateEvery: c.ValidateEvery,
 		Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run: fmt.Sprintf("open seed %d steps %d batch %d samples %d rate %v clients %d coordinates %d %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Clients, c.Coordinates, c.Run),
+		Run: fmt.Sprintf("open seed %d steps %d batch %d samples %d rate %v clients %d coordinates %d %s", c.Seed, c.Steps, c.Batch, c.Samples,
+			c.Rate, c.Clients, c.Coordinates, c.Run),
 	}
 	if err := l.Train(ctx); err != nil {
 		return nil, fmt.Errorf("training open predictor: %w", err)
@@ -239,7 +240,8 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 	target := min(openTarget, bank.Len()/2)
 	points := min(openPoints[r.IntN(len(openPoints))], (bank.Len()-target)/t.Clients)
 	if points < 1 {
-		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus", bank.Len(), bank.C, t.Clients)
+		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus",
+			bank.Len(), bank.C, t.Clients)
 	}
 	sampler := task.Sampler{Bank: bank, Points: points, Alphas: openAlphas, Target: target, FixedLabels: true}
 	drawn, err := sampler.Draw(r, t.Clients)
@@ -268,7 +270,8 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 }
 
 // losses returns the means over n episodes, each drawn from its own stream.
-func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
+func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars,
+	error) {
 	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
 	err := parallel(ctx, t.Workers, n, func(_ context.Context, i int) error {
 		e, err := t.episode(stream(i))

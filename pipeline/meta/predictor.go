@@ -128,7 +128,8 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 		c.Coupling = 1
 	}
 	if !(c.Local >= 0 && c.Local <= 1 && c.Alone >= 0) || math.IsInf(c.Alone+c.Joint+c.Coupling, 0) || math.IsNaN(c.Joint+c.Coupling) {
-		return f, fmt.Errorf("training predictor: local %v, alone %v, joint %v, coupling %v; allowed are 0 to 1, numbers from 0, and numbers", c.Local, c.Alone, c.Joint, c.Coupling)
+		return f, fmt.Errorf("training predictor: local %v, alone %v, joint %v, coupling %v; allowed are 0 to 1, numbers from 0, and numbers",
+			c.Local, c.Alone, c.Joint, c.Coupling)
 	}
 	if c.Corpus == nil {
 		return f, fmt.Errorf("training predictor: no corpus given")
@@ -206,8 +207,8 @@ func (p *predictorTask) gradient(in map[string]*onnx.Tensor, fresh []float64) (m
 	return p.t.Gradient(shard(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1/float64(p.c.Batch), p.c.Samples, p.c.Fresh, p.f.Dx+p.f.C)}))
 }
 
-// together fits heads to the context and the draws, scores and couples them. It adds the derivatives with respect to the drawn points to fresh
-// and returns the gradients of the coupled draws, if any.
+// together fits heads to the context and the draws, scores and couples them. It adds the derivatives with respect to the drawn points to
+// fresh and returns the gradients of the coupled draws, if any.
 func (p *predictorTask) together(ctx context.Context, fresh []float64) ([]map[string]*onnx.Tensor, train.Metrics, error) {
 	c := p.c
 	both, heads, err := c.fits(ctx, p.seen, p.drawn, nil)
@@ -245,9 +246,9 @@ func (p *predictorTask) together(ctx context.Context, fresh []float64) ([]map[st
 	return out, metrics, err
 }
 
-// couple fits heads b to the context's own points and the draws from its compression, and returns the fits, the derivative of Coupling times
-// |b - a| / |a| with respect to b, and this distance from the heads a drawn for the context. It adds the derivative with respect to a to cots, with
-// |a| held constant.
+// couple fits heads b to the context's own points and the draws from its compression, and returns the fits, the derivative of Coupling
+// times |b - a| / |a| with respect to b, and this distance from the heads a drawn for the context. It adds the derivative with respect to a
+// to cots, with |a| held constant.
 func (p *predictorTask) couple(ctx context.Context, both *erm.Fits, heads, cots []erm.Theta) (*erm.Fits, []erm.Theta, float64, error) {
 	own, err := p.c.problems(p.coupled, heads)
 	if err != nil {
@@ -294,7 +295,8 @@ type compresses interface {
 }
 
 // validate measures MP and FMP on fixed tasks: the means of acc, ece, nll and joint of each, and of the relative gap of the heads.
-func (c *Config) validate(ctx context.Context, f models.Manifest, draw func(map[string]*onnx.Tensor) ([]*point.Set, error), small compresses) (train.Metrics, error) {
+func (c *Config) validate(ctx context.Context, f models.Manifest, draw func(map[string]*onnx.Tensor) ([]*point.Set, error),
+	small compresses) (train.Metrics, error) {
 	// Held-out points follow the clients': as many as the validation rows allow, up to validationPoints.
 	s := c.sampler(c.Validation, min(validationPoints, c.Validation.Len()-c.Clients*c.Points))
 	all := make([]train.Metrics, c.ValidationTasks)

@@ -63,7 +63,8 @@ func StartPrivate(corpus *task.Bank, conjugate *onnx.Model) (models.PrivateConfi
 		return models.PrivateConfig{}, nil, fmt.Errorf("private predictor: no corpus of %d features; set dataset.splits.corpus above 0", c.Dx)
 	}
 	values := map[string]*onnx.Tensor{}
-	for _, name := range []string{models.ConjCentre, models.ConjRadius, models.ConjMap, models.ConjOrigin, models.ConjLogLambda, models.ConjMetric} {
+	for _, name := range []string{models.ConjCentre, models.ConjRadius, models.ConjMap, models.ConjOrigin, models.ConjLogLambda,
+		models.ConjMetric} {
 		values[name] = from[name].Clone()
 	}
 	for _, name := range []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2} {
@@ -152,8 +153,10 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	}
 	defer t.run.Close()
 	l := train.Loop{
-		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t.run, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run:           fmt.Sprintf("private seed %d steps %d batch %d samples %d rate %v points %d coordinates %d %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Points, c.Coordinates, c.Run),
+		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t.run, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint,
+		Interval: c.Interval, Progress: c.Progress,
+		Run: fmt.Sprintf("private seed %d steps %d batch %d samples %d rate %v points %d coordinates %d %s", c.Seed, c.Steps, c.Batch,
+			c.Samples, c.Rate, c.Points, c.Coordinates, c.Run),
 		ValidateEvery: c.ValidateEvery,
 	}
 	if c.Validation != nil {
@@ -229,7 +232,8 @@ func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
 }
 
 func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
-	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples, Joint: metric.JointPoints, All: t.Coordinates > 0}.Model()
+	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples, Joint: metric.JointPoints,
+		All: t.Coordinates > 0}.Model()
 }
 
 // now returns the current parameters.
@@ -311,7 +315,8 @@ func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int, radius
 		points = (points + 9) / 10
 	}
 	clients := min(privateClients[r.IntN(len(privateClients))], max(most/points, 1))
-	drawn, err := (&task.Sampler{Bank: bank, Points: points, Alphas: conjugateAlphas, Target: target, FixedLabels: t.FixedLabels}).Draw(r, clients)
+	drawn, err := (&task.Sampler{Bank: bank, Points: points, Alphas: conjugateAlphas, Target: target, FixedLabels: t.FixedLabels}).Draw(r,
+		clients)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -65,7 +65,8 @@ func TestTrainPrivate(t *testing.T) {
 	}
 }
 
-// TestTrainPrivateLeavingOut: a predictor for other classes has the coordinates that were asked for, of all classes, and scalars that were learned on classes left out.
+// TestTrainPrivateLeavingOut: a predictor for other classes has the coordinates that were asked for, of all classes, and scalars that were
+// learned on classes left out.
 func TestTrainPrivateLeavingOut(t *testing.T) {
 	c := PrivateConfig{Config: config(t, 40), Coordinates: 2}
 	c.Batch, c.Samples, c.Points, c.ValidationTasks, c.ValidateEvery = 4, 8, 6, 24, 10

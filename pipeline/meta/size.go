@@ -7,8 +7,8 @@ import (
 )
 
 // Bounds of a training step of a conjugate predictor, whose class means of all samples take tasks x samples x classes x k^2 multiplications
-// by the metric, and several times as many numbers as tasks x samples x classes x k. The first applies where it is not met: classes of a task
-// down to manyClasses, then tasks of a step, then samples down to fewSamples, then classes again.
+// by the metric, and several times as many numbers as tasks x samples x classes x k. The first applies where it is not met: classes of a
+// task down to manyClasses, then tasks of a step, then samples down to fewSamples, then classes again.
 const (
 	stepWork    = 1 << 30
 	manyClasses = 100

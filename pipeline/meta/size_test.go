@@ -13,8 +13,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// TestBound: the steps of shipped predictors are as they are asked for; where classes and coordinates are many, a step keeps within its work
-// down to the least of each, and no further.
+// TestBound: the steps of shipped predictors are as they are asked for; where classes and coordinates are many, a step keeps within its
+// work down to the least of each, and no further.
 func TestBound(t *testing.T) {
 	for _, c := range []struct{ classes, k, batch, samples, wantClasses, wantBatch, wantSamples int }{
 		{10, 9, 4, 64, 10, 4, 64},
@@ -27,7 +27,8 @@ func TestBound(t *testing.T) {
 	} {
 		o := ConjugateConfig{Config: Config{Corpus: &task.Bank{C: c.classes}, Batch: c.batch, Samples: c.samples}}
 		if got := o.bound(c.k); got != c.wantClasses || o.Batch != c.wantBatch || o.Samples != c.wantSamples {
-			t.Errorf("%d classes, k %d, %d tasks of %d samples: %d classes, %d tasks, %d samples; want %d, %d and %d", c.classes, c.k, c.batch, c.samples, got, o.Batch, o.Samples, c.wantClasses, c.wantBatch, c.wantSamples)
+			t.Errorf("%d classes, k %d, %d tasks of %d samples: %d classes, %d tasks, %d samples; want %d, %d and %d", c.classes, c.k, c.batch,
+				c.samples, got, o.Batch, o.Samples, c.wantClasses, c.wantBatch, c.wantSamples)
 		}
 	}
 }
@@ -41,7 +42,8 @@ func TestWidening(t *testing.T) {
 	}
 	k := values[models.ConjOrigin].Len()
 	rng.Normal(rng.New(1, "metric"), values[models.ConjMetric].F32())
-	tr := &conjugateTrainee{ConjugateConfig: &ConjugateConfig{Config: Config{Corpus: corpus}}, sizes: models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C, K: k}, values: values}
+	tr := &conjugateTrainee{ConjugateConfig: &ConjugateConfig{Config: Config{Corpus: corpus}},
+		sizes: models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C, K: k}, values: values}
 	got, err := tr.widening()
 	if err != nil {
 		t.Fatal(err)

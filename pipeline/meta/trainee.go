@@ -49,7 +49,8 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, workers int) (*
 	if t.forward, err = e.Load(&lifted); err != nil {
 		return nil, err
 	}
-	if t.Split, err = train.NewSplit(e, reverse, train.SplitOptions{Params: params, Optimizer: optim.AdamW{}, Update: o, Init: init, Workers: workers}); err != nil {
+	if t.Split, err = train.NewSplit(e, reverse, train.SplitOptions{Params: params, Optimizer: optim.AdamW{}, Update: o, Init: init,
+		Workers: workers}); err != nil {
 		t.forward.Close()
 		return nil, err
 	}

@@ -44,6 +44,7 @@ func TestPredictionAllocates(t *testing.T) {
 	few, heavy := allocated(10, 1000), allocated(400, 8000)
 	onlyHeads, onlyPoints := allocated(400, 1000), allocated(10, 8000)
 	if both := heavy - onlyHeads - onlyPoints + few; both > 1<<16 {
-		t.Errorf("%d bytes for 10 heads on 1,000 points, %d for 400, %d for 8,000 points, %d for both: %d go with both", few, onlyHeads, onlyPoints, heavy, both)
+		t.Errorf("%d bytes for 10 heads on 1,000 points, %d for 400, %d for 8,000 points, %d for both: %d go with both", few, onlyHeads,
+			onlyPoints, heavy, both)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"fmp/models/rng"
 )
 
-// Calibration compares a calibration error with that of a calibrated classifier at its number of points. ECE takes absolute values bin by bin, so that it is above
-// 0 for a perfectly calibrated predictor too, the more the fewer points there are (Kumar et al. 2019, arXiv:1909.10155, section 4).
+// Calibration compares a calibration error with that of a calibrated classifier at its number of points. ECE takes absolute values bin by
+// bin, so that it is above 0 for a perfectly calibrated predictor too, the more the fewer points there are (Kumar et al. 2019,
+// arXiv:1909.10155, section 4).
 type Calibration struct {
 	ECE float64 `json:"ece"`
 	// Perfect is the mean ECE of a predictor that states the same probabilities and is right exactly as often as it says, on as many

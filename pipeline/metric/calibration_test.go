@@ -49,7 +49,8 @@ func TestCalibration(t *testing.T) {
 			}
 		}
 		if math.Abs(ece-perfect) > 0.05*ece || inside < 0.9 || inside > 0.99 {
-			t.Errorf("n %d: perfectly calibrated predictors read %.4f and are said to read %.4f; %.3f are within the interval", n, ece, perfect, inside)
+			t.Errorf("n %d: perfectly calibrated predictors read %.4f and are said to read %.4f; %.3f are within the interval", n, ece, perfect,
+				inside)
 		}
 	}
 	var squared, ece float64

@@ -73,7 +73,8 @@ func newBlockSpace(d, c, heads int) *blockSpace {
 
 // eachHead calls do for every block of points, with the index of its first point, their number, and the logits of the heads
 // at them: C x n, one class per row, which do may overwrite. At most threads goroutines (0: one per processor) call do.
-func eachHead(ctx context.Context, heads []erm.Theta, features []float32, threads int, do func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace)) error {
+func eachHead(ctx context.Context, heads []erm.Theta, features []float32, threads int,
+	do func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace)) error {
 	if len(heads) == 0 {
 		return fmt.Errorf("predict: the ensemble is empty; give at least one head")
 	}
@@ -83,13 +84,15 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 		return fmt.Errorf("predict: head of %d x %d; want at least 2 x 1", d, c)
 	}
 	if len(features)%dx != 0 {
-		return fmt.Errorf("predict: %d feature values do not divide into rows of dx %d; give the features that the heads were fitted to", len(features), dx)
+		return fmt.Errorf("predict: %d feature values do not divide into rows of dx %d; give the features that the heads were fitted to",
+			len(features), dx)
 	}
 	// The heads are stacked vertically, one class per row.
 	stacked := make([]float64, len(heads)*c*d)
 	for s, t := range heads {
 		if t.D != d || t.C != c || len(t.W) != d*c {
-			return fmt.Errorf("predict: head %d is %d x %d with %d numbers, head 0 is %d x %d; an ensemble has heads of one size", s, t.D, t.C, len(t.W), d, c)
+			return fmt.Errorf("predict: head %d is %d x %d with %d numbers, head 0 is %d x %d; an ensemble has heads of one size", s, t.D, t.C,
+				len(t.W), d, c)
 		}
 		for i := range d {
 			for j, v := range t.Row(i) {

@@ -19,7 +19,8 @@ type Risk struct {
 // RiskCoverage returns the curve at min(points, N) evenly spaced coverages, the last of them 1.
 func RiskCoverage(p *Probabilities, labels []int, points int) ([]Risk, error) {
 	if len(labels) != p.N || p.N == 0 || points < 1 {
-		return nil, fmt.Errorf("risk and coverage: %d labels of %d points at %d places; want one label a point, and one of each at least", len(labels), p.N, points)
+		return nil, fmt.Errorf("risk and coverage: %d labels of %d points at %d places; want one label a point, and one of each at least",
+			len(labels), p.N, points)
 	}
 	confidence, right := byConfidence(p, labels)
 	points = min(points, p.N)

@@ -40,7 +40,8 @@ type Within struct {
 // chosen for calibration by a hash of key and content, so that the choice is the client's alone and equal rows are not parted.
 func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Within, error) {
 	if k < 1 || len(rows) != len(labels)*k || len(labels) == 0 {
-		return nil, nil, fmt.Errorf("moments: %d numbers for %d labels of rows of %d; want %d and a label at least", len(rows), len(labels), k, len(labels)*k)
+		return nil, nil, fmt.Errorf("moments: %d numbers for %d labels of rows of %d; want %d and a label at least", len(rows), len(labels), k,
+			len(labels)*k)
 	}
 	for i, y := range labels {
 		if y < 0 || y >= c {
@@ -89,8 +90,8 @@ func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Wi
 	return means, w, nil
 }
 
-// Calibration marks the rows of a client that are calibration points, as many as asked for at most: those of the lowest hashes. Equal rows have equal hashes and are all
-// marked, or none is.
+// Calibration marks the rows of a client that are calibration points, as many as asked for at most: those of the lowest hashes. Equal rows
+// have equal hashes and are all marked, or none is.
 func Calibration(rows []float32, k int, key string, most int) []bool {
 	n := len(rows) / k
 	out := make([]bool, n)
@@ -238,13 +239,15 @@ func (w *Within) Check(c int) error {
 	k := w.K
 	switch {
 	case k < 1 || w.Dof < 0 || w.Rank < 0 || w.Rank > k:
-		return fmt.Errorf("moments: rows of %d numbers, %d degrees of freedom and rank %d; want 1, 0 and 0 at least, and no more rank than numbers", k, w.Dof, w.Rank)
+		return fmt.Errorf("moments: rows of %d numbers, %d degrees of freedom and rank %d; want 1, 0 and 0 at least, and no more rank "+
+			"than numbers", k, w.Dof, w.Rank)
 	case w.Dof == 0 && len(w.Data) != 0, w.Dof > 0 && w.Rank == 0 && len(w.Data) != k*(k+1)/2, w.Rank > 0 && len(w.Data) != w.Rank*k:
 		return fmt.Errorf("moments: a scatter of %d numbers, rank %d and %d degrees of freedom for rows of %d", len(w.Data), w.Rank, w.Dof, k)
 	case w.Rank > w.Dof:
 		return fmt.Errorf("moments: a scatter of rank %d with %d degrees of freedom; want no higher rank", w.Rank, w.Dof)
 	case len(w.Labels) > MaxCalibration || len(w.Calibration) != len(w.Labels)*k:
-		return fmt.Errorf("moments: %d calibration points of %d numbers; allowed are %d at most, of %d each", len(w.Labels), len(w.Calibration), MaxCalibration, k)
+		return fmt.Errorf("moments: %d calibration points of %d numbers; allowed are %d at most, of %d each", len(w.Labels), len(w.Calibration),
+			MaxCalibration, k)
 	}
 	for i, y := range w.Labels {
 		if y < 0 || y >= c {

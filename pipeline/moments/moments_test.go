@@ -47,8 +47,8 @@ func direct(x []float32, k int, y []int, c int, chosen []bool) []float64 {
 	return out
 }
 
-// TestScatterAdds: uploads of two clients, one with a factor and one with the scatter itself, add up to the scatter of all rows within each client's
-// classes; images are counted once.
+// TestScatterAdds: uploads of two clients, one with a factor and one with the scatter itself, add up to the scatter of all rows within each
+// client's classes; images are counted once.
 func TestScatterAdds(t *testing.T) {
 	const k, c = 7, 3
 	sum, want := make([]float64, k*k), make([]float64, k*k)
@@ -157,9 +157,11 @@ func TestRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*Within){
 		"numbers": func(w *Within) { w.Data = w.Data[:2] }, "rank": func(w *Within) { w.Rank, w.Data = 3, make([]float32, 6) },
 		"rank above dof": func(w *Within) { w.Rank, w.Dof, w.Data = 2, 1, make([]float32, 4) }, "negative": func(w *Within) { w.Data[2] = -1 },
-		"nan": func(w *Within) { w.Data[1] = float32(math.NaN()) }, "class": func(w *Within) { w.Labels[0] = 2 }, "points": func(w *Within) { w.Calibration = nil },
-		"infinite point": func(w *Within) { w.Calibration[0] = float32(math.Inf(1)) }, "dof": func(w *Within) { w.Dof = -1 }, "scatter of nothing": func(w *Within) { w.Dof = 0 },
-		"many": func(w *Within) { w.Labels, w.Calibration = make([]int, 11), make([]float32, 22) },
+		"nan": func(w *Within) { w.Data[1] = float32(math.NaN()) }, "class": func(w *Within) { w.Labels[0] = 2 },
+		"points":         func(w *Within) { w.Calibration = nil },
+		"infinite point": func(w *Within) { w.Calibration[0] = float32(math.Inf(1)) }, "dof": func(w *Within) { w.Dof = -1 },
+		"scatter of nothing": func(w *Within) { w.Dof = 0 },
+		"many":               func(w *Within) { w.Labels, w.Calibration = make([]int, 11), make([]float32, 22) },
 	} {
 		w := good()
 		spoil(w)

@@ -91,7 +91,8 @@ func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error), 
 			u.Masses, u.Means = make([]float64, 0, clients*set.C), make([]float64, 0, clients*set.C*k)
 		}
 		if set.Dx != len(w.Lambda) || set.C != u.Classes {
-			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open predictor has %d coordinates, client 0 %d classes", m, set.Dx, set.C, len(w.Lambda), u.Classes)
+			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open predictor has %d coordinates, client 0 %d classes", m,
+				set.Dx, set.C, len(w.Lambda), u.Classes)
 		}
 		s := Means(set)
 		u.Masses = append(u.Masses, s.Mass...)

@@ -51,7 +51,8 @@ func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 	second.SymOuterK(1/float64(n), rows.T())
 	var e mat.EigenSym
 	if !e.Factorize(&second, true) {
-		return nil, fmt.Errorf("coordinates: the eigenvalues of the corpus's covariance did not converge; check that features are finite and vary")
+		return nil, fmt.Errorf("coordinates: the eigenvalues of the corpus's covariance did not converge; check that features are " +
+			"finite and vary")
 	}
 	var q mat.Dense
 	e.VectorsTo(&q)
@@ -77,7 +78,8 @@ func (c *Coordinates) K() int {
 func (c *Coordinates) Rows(features []float32) ([]float64, error) {
 	dx := len(c.Centre)
 	if len(features)%dx != 0 {
-		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d; use the extractor that the open predictor was trained behind", len(features), dx)
+		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d; use the extractor that the open predictor was trained behind",
+			len(features), dx)
 	}
 	return c.project(c.rows(features)), nil
 }
@@ -125,7 +127,8 @@ func (c *Coordinates) Softened(set *point.Set) (*point.Set, error) {
 func (c *Coordinates) Project(m int, u *point.Set) (*point.Set, error) {
 	dx, k := len(c.Centre), c.K()
 	if u == nil || u.Dx != dx {
-		return nil, fmt.Errorf("upload %d does not have %d numbers a point; the open predictor takes class means of as many softened features", m, dx)
+		return nil, fmt.Errorf("upload %d does not have %d numbers a point; the open predictor takes class means of as many softened features", m,
+			dx)
 	}
 	if c.Projection == nil {
 		return u, nil

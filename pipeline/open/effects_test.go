@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// TestEffects: what an image tells of its client's effect is the effect where it shows outside the span of the corpus's class means, and nothing of
-// an image at a class mean; a predictor moved by an effect finds in moved uploads what it found before; maps to white coordinates and
-// back are inverse.
+// TestEffects: what an image tells of its client's effect is the effect where it shows outside the span of the corpus's class means, and
+// nothing of an image at a class mean; a predictor moved by an effect finds in moved uploads what it found before; maps to white
+// coordinates and back are inverse.
 func TestEffects(t *testing.T) {
 	_, p, s := load(t)
 	k := len(p.M0)

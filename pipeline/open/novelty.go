@@ -19,8 +19,9 @@ const drift = 1. / 400
 
 // Novelty returns the energy of the uploads' class means outside the span of the corpus's class means, about their mean, relative to
 // the energy of noise alone there: about 1 if the task's classes are the corpus's, 1.5 to 8 if they are not. A shift common to all
-// classes is another camera, and does not count; nor does a difference as small as drift. It is 0 if the corpus's class means span all coordinates, or if there is one
-// class alone. Classes count as new above limit: 1.3 plus two standard deviations of a mean of squares of as many normal variates.
+// classes is another camera, and does not count; nor does a difference as small as drift. It is 0 if the corpus's class means span all
+// coordinates, or if there is one class alone. Classes count as new above limit: 1.3 plus two standard deviations of a mean of squares of
+// as many normal variates.
 func (p *Predictor) Novelty(s *Stats) (novelty, limit float64, err error) {
 	at, err := p.frame()
 	if err != nil {

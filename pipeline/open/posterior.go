@@ -48,7 +48,8 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	}
 	chol, ok := factor(inverse)
 	if !ok {
-		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use more images for the corpus (dataset.splits.corpus)")
+		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use more images for the corpus " +
+			"(dataset.splits.corpus)")
 	}
 	if err := chol.InverseTo(g.metric); err != nil {
 		return nil, fmt.Errorf("metric of the heads: %w", err)
@@ -63,7 +64,8 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	}
 	// W = LL', L^-1 B L^-T = Q diag(lambda) Q', E = LQ.
 	if chol, ok = factor(g.within); !ok {
-		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use more images for the corpus (dataset.splits.corpus)")
+		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use more images for the corpus " +
+			"(dataset.splits.corpus)")
 	}
 	var l mat.TriDense
 	chol.LTo(&l)
@@ -128,8 +130,8 @@ type Posterior struct {
 	offset                []float64 // of the logits, [C]
 }
 
-// penalty is the precision of a head's weights about the Gaussian form's. Heads of classes that scatter more widely than the corpus's (s > 1) are less
-// like it: the variance of their weights grows with s, and with s^2 for intervals.
+// penalty is the precision of a head's weights about the Gaussian form's. Heads of classes that scatter more widely than the corpus's (s >
+// 1) are less like it: the variance of their weights grows with s, and with s^2 for intervals.
 const penalty = 60
 
 // Posterior returns the posterior of the class means given the pooled statistics of the uploads.
@@ -203,7 +205,8 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 		q.Separation += (v + share*q.Spread[y]) / float64(c)
 	}
 	perClass := total / float64(c)
-	q.Rho = math.Exp(t[R0] + t[R1]*math.Log(q.Separation+1e-3) + t[R2]*math.Log(float64(c)/10) + t[R3]*math.Log(perClass/20) + t[R4]*math.Log(g.scale))
+	q.Rho = math.Exp(t[R0] + t[R1]*math.Log(q.Separation+1e-3) + t[R2]*math.Log(float64(c)/10) + t[R3]*math.Log(perClass/20) +
+		t[R4]*math.Log(g.scale))
 	for y, v := range q.Spread {
 		q.offset[y] = q.Rho * t[O1] * q.Tau * v / 2
 		for _, v := range q.Variance.RawRowView(y) {

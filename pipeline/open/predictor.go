@@ -170,7 +170,8 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 
 // Model returns the predictor as a model (models.NewOpen).
 func (p *Predictor) Model() (*onnx.Model, error) {
-	v := models.OpenParameters{Centre: narrow(p.Centre), Radius: float32(p.Radius), Origin: narrow(p.M0), Within: narrow(full(p.W)), Between: narrow(full(p.B)), Known: narrow(p.Known.RawMatrix().Data)}
+	v := models.OpenParameters{Centre: narrow(p.Centre), Radius: float32(p.Radius), Origin: narrow(p.M0), Within: narrow(full(p.W)),
+		Between: narrow(full(p.B)), Known: narrow(p.Known.RawMatrix().Data)}
 	if p.Projection != nil {
 		v.Projection = narrow(p.Projection.RawMatrix().Data)
 	}

@@ -47,9 +47,11 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	}
 	values := map[string]*onnx.Tensor{
 		models.ConjCentre: onnx.NewTensor(narrow(p.Centre), dx), models.ConjRadius: onnx.Scalar(float32(p.Radius)),
-		models.ConjMap: onnx.NewTensor(narrow(turn.RawMatrix().Data), dx, k), models.ConjOrigin: onnx.NewTensor(narrow(origin.RawMatrix().Data), k),
-		models.ConjMetric: onnx.NewTensor(narrow(mat.DenseCopyOf(&root).RawMatrix().Data), k, k), models.ConjLogLambda: onnx.NewTensor(narrow(log), k),
-		models.ConjWidening: onnx.Scalar(float32(p.widening(q.g, s))),
+		models.ConjMap:       onnx.NewTensor(narrow(turn.RawMatrix().Data), dx, k),
+		models.ConjOrigin:    onnx.NewTensor(narrow(origin.RawMatrix().Data), k),
+		models.ConjMetric:    onnx.NewTensor(narrow(mat.DenseCopyOf(&root).RawMatrix().Data), k, k),
+		models.ConjLogLambda: onnx.NewTensor(narrow(log), k),
+		models.ConjWidening:  onnx.Scalar(float32(p.widening(q.g, s))),
 	}
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
 		for name, v := range map[string]float64{

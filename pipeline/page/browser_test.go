@@ -273,8 +273,8 @@ func computed(b *browser.Browser) (digest string) {
 	return digest
 }
 
-// same fails unless an upload of a page has the bytes of that of fmp-edge for the same photographs in WebAssembly (where node is), and the numbers of that of
-// fmp-edge on this processor, which sums in another order, to within rounding.
+// same fails unless an upload of a page has the bytes of that of fmp-edge for the same photographs in WebAssembly (where node is), and the
+// numbers of that of fmp-edge on this processor, which sums in another order, to within rounding.
 func (p *place) same(got []byte, args ...string) {
 	p.t.Helper()
 	args = append([]string{"compress", "--model", "client.onnx", "--client", "page", "-o", "want.upload", "photos/page"}, args...)
@@ -291,7 +291,8 @@ func (p *place) same(got []byte, args ...string) {
 		p.t.Fatalf("fmp-edge in WebAssembly: %v\n%s", err, out)
 	}
 	if want := p.read("want.upload"); !bytes.Equal(got, want) {
-		p.t.Errorf("the page's upload has %d bytes, sha256 %s; that of fmp-edge in WebAssembly %d, %s", len(got), models.DigestBytes(got), len(want), models.DigestBytes(want))
+		p.t.Errorf("the page's upload has %d bytes, sha256 %s; that of fmp-edge in WebAssembly %d, %s", len(got), models.DigestBytes(got),
+			len(want), models.DigestBytes(want))
 	}
 }
 
@@ -311,8 +312,10 @@ func near(t *testing.T, got, want []byte) {
 			t.Fatalf("number %d of the page's upload is not %v, as in that of fmp-edge", i, v)
 		}
 	}
-	if g.N != w.N || g.Round != w.Round || g.Client != w.Client || g.Model != w.Model || g.Precision != w.Precision || !slices.Equal(g.Points.W, w.Points.W) {
-		t.Errorf("the page's upload is of %d images in %s with masses %v; that of fmp-edge of %d in %s with %v", g.N, g.Precision, g.Points.W, w.N, w.Precision, w.Points.W)
+	if g.N != w.N || g.Round != w.Round || g.Client != w.Client || g.Model != w.Model || g.Precision != w.Precision ||
+		!slices.Equal(g.Points.W, w.Points.W) {
+		t.Errorf("the page's upload is of %d images in %s with masses %v; that of fmp-edge of %d in %s with %v", g.N, g.Precision, g.Points.W,
+			w.N, w.Precision, w.Points.W)
 	}
 }
 
@@ -340,7 +343,8 @@ func (p *place) predicted(b *browser.Browser, classifier string) {
 		Verdict       string    `json:"verdict"`
 		Probabilities []float64 `json:"probabilities"`
 	}
-	b.Eval(`[...document.querySelectorAll('.answer')].reverse().map(a => ({name: a.name, verdict: a.querySelector('.verdict')?.textContent, probabilities: [...a.prediction.probabilities]}))`, &got)
+	b.Eval(`[...document.querySelectorAll('.answer')].reverse().map(a => ({name: a.name, verdict: a.querySelector('.verdict')?.textContent,
+		probabilities: [...a.prediction.probabilities]}))`, &got)
 	for i, path := range paths {
 		var want struct {
 			Predictions []struct {
@@ -363,9 +367,9 @@ func (p *place) predicted(b *browser.Browser, classifier string) {
 	}
 }
 
-// TestFromPhotographsToPrediction: a browser takes part in a round of fmp serve, from photographs to a verified receipt and to predictions of the round's
-// classifier; the same pages from any web server save the same upload as a file. Uploads equal those of fmp-edge byte for byte. Look at the pages with
-// FMP_AXE=axe.min.js go test ./pipeline/page -run TestFromPhotographsToPrediction -shots FOLDER.
+// TestFromPhotographsToPrediction: a browser takes part in a round of fmp serve, from photographs to a verified receipt and to predictions
+// of the round's classifier; the same pages from any web server save the same upload as a file. Uploads equal those of fmp-edge byte for
+// byte. Look at the pages with FMP_AXE=axe.min.js go test ./pipeline/page -run TestFromPhotographsToPrediction -shots FOLDER.
 func TestFromPhotographsToPrediction(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds three programs and starts a browser")
@@ -379,7 +383,8 @@ func TestFromPhotographsToPrediction(t *testing.T) {
 
 func online(b *browser.Browser, p *place) {
 	p.run("fmp", "keys", "--dir", "keys", "--roster", "roster.txt", "edge", "other")
-	p.write("round.yaml", []byte("round: 7\ntitle: Pages that can be believed\nclient_graph: client.onnx\nroster: roster.txt\nquorum: 2\ndeadline: 2090-01-01T00:00:00Z\n"))
+	p.write("round.yaml", []byte("round: 7\ntitle: Pages that can be believed\nclient_graph: client.onnx\nroster: roster.txt\nquorum: "+
+		"2\ndeadline: 2090-01-01T00:00:00Z\n"))
 	address := p.serve("serve", "--round", "round.yaml", "--listen", "127.0.0.1:0", "--page", "page")
 	b.Open(address+"/join/", 1280, false)
 	b.Until("document.querySelector('#client')")
@@ -389,7 +394,8 @@ func online(b *browser.Browser, p *place) {
 	p.write("roster.txt", roster)
 	// Loose photographs are sorted by clicking; then the folder takes their place.
 	b.Until("document.querySelector('#files')")
-	b.Choose("#files", p.path("photos", "page", "0", "0.png"), p.path("photos", "page", "1", "0.png"), p.path("photos", "page", "1", "b 1.JPG"))
+	b.Choose("#files", p.path("photos", "page", "0", "0.png"), p.path("photos", "page", "1", "0.png"),
+		p.path("photos", "page", "1", "b 1.JPG"))
 	b.Until("document.querySelectorAll('.tile').length === 3")
 	look(b, "join-2-loose")
 	click(b, ".into input[value='1']")
@@ -399,7 +405,8 @@ func online(b *browser.Browser, p *place) {
 	click(b, ".sorter > button")
 	b.Until("document.querySelectorAll('.tile, .class').length === 0")
 	b.Choose("#folder", p.path("photos", "page"))
-	b.Until("document.querySelector('#counted')?.textContent.includes('in 10 classes') && document.querySelector('#counted').textContent.includes('notes.txt')")
+	b.Until("document.querySelector('#counted')?.textContent.includes('in 10 classes') && " +
+		"document.querySelector('#counted').textContent.includes('notes.txt')")
 	digest := computed(b)
 	upload := kept(b, " page")
 	if models.DigestBytes(upload) != digest {
@@ -511,7 +518,8 @@ func offline(b *browser.Browser, p *place) {
 	quiet(b, "404")
 }
 
-// listening: fmp predict --listen shows the page, which classifies in the browser where the program is beside it, and by the server elsewhere.
+// listening: fmp predict --listen shows the page, which classifies in the browser where the program is beside it, and by the server
+// elsewhere.
 func listening(b *browser.Browser, p *place) {
 	for name, args := range map[string][]string{"here": {"--page", "page"}, "by the server": nil} {
 		b.Open(p.serve(append([]string{"predict", "--listen", "127.0.0.1:0", "classifier.onnx"}, args...)...), 1280, false)

@@ -16,8 +16,8 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestHandler: every page comes with its type and the policy, the pages state the same policy themselves, have no inline script or style, and name files
-// that are there; a folder that lacks one is refused.
+// TestHandler: every page comes with its type and the policy, the pages state the same policy themselves, have no inline script or style,
+// and name files that are there; a folder that lacks one is refused.
 func TestHandler(t *testing.T) {
 	h, err := Handler("")
 	if err != nil {
@@ -30,7 +30,8 @@ func TestHandler(t *testing.T) {
 	folder := t.TempDir()
 	for name, data := range files {
 		w := get(h, "/join/"+name)
-		if w.Code != http.StatusOK || w.Header().Get("Content-Type") == "" || w.Header().Get("Content-Security-Policy") != policy || w.Body.String() != string(data) {
+		if w.Code != http.StatusOK || w.Header().Get("Content-Type") == "" || w.Header().Get("Content-Security-Policy") != policy ||
+			w.Body.String() != string(data) {
 			t.Errorf("%s: %d %v", name, w.Code, w.Header())
 		}
 		if err := os.WriteFile(filepath.Join(folder, name), data, 0o644); err != nil {
@@ -40,7 +41,8 @@ func TestHandler(t *testing.T) {
 			continue
 		}
 		text := string(data)
-		if stated := strings.TrimSuffix(policy, "; frame-ancestors 'none'"); !strings.Contains(text, `content="`+stated+`"`) { // which a page cannot state of itself
+		// which a page cannot state of itself
+		if stated := strings.TrimSuffix(policy, "; frame-ancestors 'none'"); !strings.Contains(text, `content="`+stated+`"`) {
 			t.Errorf("%s does not state the policy %s", name, stated)
 		}
 		if regexp.MustCompile(`<style|style="|<script>| on[a-z]+=`).MatchString(text) {

@@ -29,7 +29,8 @@ func TestFromLabelled(t *testing.T) {
 		labels   []int
 		want     string
 	}{
-		{[]float32{1, 2, 3}, []int{0, 1}, "want 4"}, {[]float32{1, 2}, []int{3}, "allowed are 0 to 2"}, {[]float32{1, 2}, []int{-1}, "label -1 of point 0"},
+		{[]float32{1, 2, 3}, []int{0, 1}, "want 4"}, {[]float32{1, 2}, []int{3}, "allowed are 0 to 2"},
+		{[]float32{1, 2}, []int{-1}, "label -1 of point 0"},
 	} {
 		if _, err := FromLabelled(c.features, 2, c.labels, 3); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: got %v, want %q", c, err, c.want)

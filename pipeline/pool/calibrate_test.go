@@ -28,7 +28,8 @@ func (s *drawings) Next(dst []uint8) (imagefile.Item, error) {
 	return item, nil
 }
 
-// uploads returns the uploads of clients of 100 images each, with some of them as calibration points; bad clients name the next class for each.
+// uploads returns the uploads of clients of 100 images each, with some of them as calibration points; bad clients name the next class for
+// each.
 func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload {
 	t.Helper()
 	const n = 100
@@ -81,8 +82,8 @@ func (o *owners) held(t *testing.T, m *onnx.Model) (share, size float64) {
 	return share / float64(len(labels)), size / float64(len(labels))
 }
 
-// TestCalibratedMeans: a round of class means with calibration points has sets that hold as stated, without those of clients that lie; the posterior does not
-// see the points; too few are refused where a level was asked for.
+// TestCalibratedMeans: a round of class means with calibration points has sets that hold as stated, without those of clients that lie; the
+// posterior does not see the points; too few are refused where a level was asked for.
 func TestCalibratedMeans(t *testing.T) {
 	o := newOwners(t, 3)
 	us := o.calibrated(t, 6, 10, 1)

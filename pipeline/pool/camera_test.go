@@ -174,9 +174,11 @@ func TestAnotherCamera(t *testing.T) {
 		acc, theirs := o.score(t, all.m, dark)
 		alone, aloneNLL := o.score(t, two.m, dark)
 		if acc < alone-0.01 || theirs > aloneNLL {
-			t.Errorf("seed %d: accuracy and NLL of the two owners' images are %.3f, %.3f; from the two alone %.3f, %.3f", seed, acc, theirs, alone, aloneNLL)
+			t.Errorf("seed %d: accuracy and NLL of the two owners' images are %.3f, %.3f; from the two alone %.3f, %.3f", seed, acc, theirs, alone,
+				aloneNLL)
 		}
-		t.Logf("seed %d: others' NLL %.3f (%.3f without the two); theirs: accuracy %.3f, NLL %.3f (alone %.3f, %.3f)", seed, nll, without, acc, theirs, alone, aloneNLL)
+		t.Logf("seed %d: others' NLL %.3f (%.3f without the two); theirs: accuracy %.3f, NLL %.3f (alone %.3f, %.3f)", seed, nll, without, acc,
+			theirs, alone, aloneNLL)
 		// Predictions for one of the two know its shift, those for one of the others that it has none.
 		if acc, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 4"}).m, dark); acc < alone-0.02 || nll > aloneNLL+0.02 {
 			t.Errorf("seed %d: for owner 4 accuracy and NLL are %.3f, %.3f; from the two alone %.3f, %.3f", seed, acc, nll, alone, aloneNLL)

@@ -71,7 +71,8 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	var err error
 	if graph == nil {
 		if r.Graph, r.Client, err = shipped.Model(uploads[0].Model); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("pool: the client graph behind the uploads has the sha256 %.12s, and none that comes with the program does: %w", uploads[0].Model, ErrNoGraph)
+			return nil, fmt.Errorf("pool: the client graph behind the uploads has the sha256 %.12s, and none that comes with the program does: %w",
+				uploads[0].Model, ErrNoGraph)
 		} else if err != nil {
 			return nil, err
 		}
@@ -105,7 +106,8 @@ func (r *Round) client() (int, error) {
 		return 0, fmt.Errorf("pool: the classifier is to be for client %q: none of the %d uploads is from this client", r.For, len(r.Uploads))
 	}
 	if r.Moments() || r.open == nil {
-		return 0, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from class means of all features behind an extractor with an open predictor, and these uploads are other", r.For)
+		return 0, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from class means of all features behind an "+
+			"extractor with an open predictor, and these uploads are other", r.For)
 	}
 	return at + 1, nil
 }
@@ -141,7 +143,8 @@ func (r *Round) openPredictor() (err error) {
 	}
 	for _, m := range []*onnx.Model{r.predictor, r.open} {
 		if m != nil && r.Client.K == 0 && !models.SameSoftening(r.Graph, m) {
-			return errors.New("pool: the client graph and the predictor soften features about different centres, those of two corpora; fuse the client graph anew with the predictor at hand (fmp fuse)")
+			return errors.New("pool: the client graph and the predictor soften features about different centres, those of two corpora; fuse the " +
+				"client graph anew with the predictor at hand (fmp fuse)")
 		}
 	}
 	return r.checkScope()
@@ -150,7 +153,8 @@ func (r *Round) openPredictor() (err error) {
 // bootstrap makes the untrained predictor, a smoothed bootstrap of the uploads.
 func (r *Round) bootstrap() (err error) {
 	if r.Client.ClassMeans {
-		return errors.New("pool: the uploads are class means, and the conjugate predictor that reads them takes its moments from a corpus: give one with --predictor FILE (fmp train conjugate makes it)")
+		return errors.New("pool: the uploads are class means, and the conjugate predictor that reads them takes its moments from a corpus: " +
+			"give one with --predictor FILE (fmp train conjugate makes it)")
 	}
 	if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C}, r.Seed); err != nil {
 		return err
@@ -171,13 +175,17 @@ func (r *Round) loadPredictor() (err error) {
 		}
 		r.Open, r.predictor, r.drawer = r.Predictor, nil, models.Manifest{}
 	case kind != models.KindPredictor && kind != models.KindConjugate:
-		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train conjugate, open or predictor writes", r.Predictor, kind)
+		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train conjugate, open or "+
+			"predictor writes", r.Predictor, kind)
 	case kind == models.KindConjugate && !r.Client.ClassMeans:
-		return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads are an embedding's points: give a predictor of fmp train predictor, or new client graphs (fmp fuse --upload class-means)", r.Predictor)
+		return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads are an embedding's points: give a "+
+			"predictor of fmp train predictor, or new client graphs (fmp fuse --upload class-means)", r.Predictor)
 	case kind == models.KindPredictor && r.Client.ClassMeans:
-		return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give a conjugate predictor (fmp train conjugate), or new client graphs (fmp fuse --upload points)", r.Predictor)
+		return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give a conjugate predictor (fmp train "+
+			"conjugate), or new client graphs (fmp fuse --upload points)", r.Predictor)
 	case kind == models.KindConjugate && r.Client.K != 0 && r.Client.K != r.drawer.K:
-		return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use models that were made for each other", r.Client.K, r.Predictor, r.drawer.K)
+		return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use models that were made for each other",
+			r.Client.K, r.Predictor, r.drawer.K)
 	}
 	return nil
 }
@@ -186,7 +194,8 @@ func (r *Round) loadPredictor() (err error) {
 func (r *Round) checkScope() error {
 	switch {
 	case r.Scope == posterior.ScopeOpen && r.open == nil:
-		return errors.New("pool: posterior.scope is open, and there is no open predictor for these uploads: give one with --set open.model=FILE (fmp train open makes it)")
+		return errors.New("pool: posterior.scope is open, and there is no open predictor for these uploads: give one with --set " +
+			"open.model=FILE (fmp train open makes it)")
 	case r.Scope == posterior.ScopeClosed && r.predictor == nil, r.predictor == nil && r.open == nil:
 		kind, orElse := "conjugate", ""
 		if r.Client.ClassMeans && r.open == nil {
@@ -194,7 +203,8 @@ func (r *Round) checkScope() error {
 		} else if !r.Client.ClassMeans {
 			kind, orElse = "predictor", ", or take --predictor untrained, a smoothed bootstrap of the uploads"
 		}
-		return fmt.Errorf("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE (fmp train %s makes it%s)", kind, orElse)
+		return fmt.Errorf("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE "+
+			"(fmp train %s makes it%s)", kind, orElse)
 	}
 	return nil
 }
@@ -209,7 +219,8 @@ func (r *Round) openOpen() (err error) {
 		if !means || r.Scope == posterior.ScopeClosed {
 			return nil
 		}
-		if r.open, r.openFrom, err = shipped.Open(r.Client); errors.Is(err, fs.ErrNotExist) || err == nil && !models.SameSoftening(r.Graph, r.open) {
+		if r.open, r.openFrom, err = shipped.Open(r.Client); errors.Is(err, fs.ErrNotExist) || err == nil &&
+			!models.SameSoftening(r.Graph, r.open) {
 			r.open, err = nil, nil
 		}
 		return err
@@ -221,7 +232,8 @@ func (r *Round) openOpen() (err error) {
 		return fmt.Errorf("pool: %s is %q by its manifest; open.model wants the file that fmp train open writes", r.Open, r.openFrom.Kind)
 	}
 	if !means {
-		return fmt.Errorf("pool: the open predictor %s reads class means of all features, and these uploads are other points; make new client graphs (fmp fuse --upload class-means)", r.Open)
+		return fmt.Errorf("pool: the open predictor %s reads class means of all features, and these uploads are other points; make new client "+
+			"graphs (fmp fuse --upload class-means)", r.Open)
 	}
 	client := r.Client
 	client.C = 0 // its classes are the corpus's

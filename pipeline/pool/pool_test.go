@@ -205,7 +205,8 @@ func TestClassMeans(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, err := models.ReadOrigin(mf)
-		if err != nil || o.Method != "FMP" || o.L2 != 0 || len(o.Clients) != 3 || mf.S != 25 || mf.Dx != dx || strings.Join(mf.Classes, " ") != "left middle right" {
+		if err != nil || o.Method != "FMP" || o.L2 != 0 || len(o.Clients) != 3 || mf.S != 25 || mf.Dx != dx ||
+			strings.Join(mf.Classes, " ") != "left middle right" {
 			t.Errorf("origin %+v, manifest %+v, %v", o, mf, err)
 		}
 		out := w.eval(t, m, pix, nil)
@@ -326,8 +327,10 @@ func TestParts(t *testing.T) {
 		if d := cmp.Diff(whole.Ensembles, parts.Ensembles); d != "" || len(whole.Ensembles[0]) != 25 {
 			t.Errorf("%s: %s", name, d)
 		}
-		if whole.Judgement != nil && (!slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) || !slices.Equal(whole.Judgement.Counted, parts.Judgement.Counted)) {
-			t.Errorf("%s: honest %v and %v, counted %v and %v", name, whole.Judgement.Honest, parts.Judgement.Honest, whole.Judgement.Counted, parts.Judgement.Counted)
+		if whole.Judgement != nil && (!slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) ||
+			!slices.Equal(whole.Judgement.Counted, parts.Judgement.Counted)) {
+			t.Errorf("%s: honest %v and %v, counted %v and %v", name, whole.Judgement.Honest, parts.Judgement.Honest, whole.Judgement.Counted,
+				parts.Judgement.Counted)
 		}
 	}
 }
@@ -354,7 +357,8 @@ func TestCounted(t *testing.T) {
 			t.Fatalf("trust %v: judgement %+v", trust, j)
 		} else if trust {
 			continue
-		} else if j.Claimed[2] != 12000 || j.Counted[2] < 11.99 || j.Counted[2] > 4*12.01 || j.Claimed[0] != 12 || math.Abs(j.Counted[0]-12) > 1e-4 {
+		} else if j.Claimed[2] != 12000 || j.Counted[2] < 11.99 || j.Counted[2] > 4*12.01 || j.Claimed[0] != 12 ||
+			math.Abs(j.Counted[0]-12) > 1e-4 {
 			t.Errorf("claimed %v, counted %v", j.Claimed, j.Counted)
 		}
 	}
@@ -460,7 +464,8 @@ func TestOpen(t *testing.T) {
 	for i := range 3 {
 		pix, labels := strange(rng.New(1, "strange", i), 30)
 		r := w.eval(t, g, pix, labels)
-		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: 30, Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(), W: r["masses"].F32()}).Held()}
+		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: 30,
+			Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(), W: r["masses"].F32()}).Held()}
 		fresh = append(fresh, Upload{Upload: &u})
 	}
 	test, truth := strange(rng.New(1, "strange test"), 300)

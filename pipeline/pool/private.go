@@ -99,7 +99,8 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 	}
 	b := releases[0].Budget
 	if b.Noise == privacy.TwoServers && releases[0].Share != nil {
-		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says nothing: serve the round (fmp serve --helper URL), and send each server its own")
+		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says nothing: serve the round (fmp serve " +
+			"--helper URL), and send each server its own")
 	}
 	p.Account = b.Spend(releases[0].Sums.Classes, len(releases))
 	var err error
@@ -112,10 +113,12 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	if p.manifest.Kind != models.KindPrivate {
-		return nil, fmt.Errorf("pool: %s is %q by its manifest; uploads of a private round want a private predictor, the file that fmp train private writes", o.Predictor, p.manifest.Kind)
+		return nil, fmt.Errorf("pool: %s is %q by its manifest; uploads of a private round want a private predictor, the file that fmp train "+
+			"private writes", o.Predictor, p.manifest.Kind)
 	}
 	if client.Clip <= 0 || client.K != p.manifest.K {
-		return nil, fmt.Errorf("pool: the client graph has %d coordinates clipped to norm %v and the predictor %d; use models that were made for each other (fmp fuse --upload private)", client.K, client.Clip, p.manifest.K)
+		return nil, fmt.Errorf("pool: the client graph has %d coordinates clipped to norm %v and the predictor %d; use models that were made "+
+			"for each other (fmp fuse --upload private)", client.K, client.Clip, p.manifest.K)
 	}
 	f := p.manifest
 	f.C = 0 // its classes are the round's
@@ -193,7 +196,8 @@ func (p *Private) Totals(keeper Keeper, open func() (*privacy.Release, error)) (
 				return nil, fmt.Errorf("%v is not the noisy sum of a private round; move it away", keeper)
 			}
 			if was.Inputs != inputs || was.Account != p.Account {
-				return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; to publish a second one spends the budget again: choose another --output if that is meant", keeper)
+				return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; to publish a second one spends the budget again: "+
+					"choose another --output if that is meant", keeper)
 			}
 			sum.Values = was.Values
 		}
@@ -224,7 +228,8 @@ func (p *Private) Classifier(ctx context.Context, r *posterior.Result, rows, sam
 	if err != nil {
 		return nil, err
 	}
-	o := models.Origin{Method: "FMP-DP", Client: p.Client.Digest, Predictor: p.manifest.Digest, Protocol: "shared", Round: p.Releases[0].Round, Private: account}
+	o := models.Origin{Method: "FMP-DP", Client: p.Client.Digest, Predictor: p.manifest.Digest, Protocol: "shared", Round: p.Releases[0].Round,
+		Private: account}
 	for _, u := range p.Releases { // names and digests only; the number of a client's images must not be revealed
 		o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest})
 	}

@@ -140,7 +140,8 @@ func TestPrivateRound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o, err := models.ReadOrigin(mf); err != nil || o.Method != "FMP-DP" || !strings.Contains(string(o.Private), `"epsilon":4`) || o.Clients[0].N != 0 {
+		if o, err := models.ReadOrigin(mf); err != nil || o.Method != "FMP-DP" || !strings.Contains(string(o.Private), `"epsilon":4`) ||
+			o.Clients[0].N != 0 {
 			t.Errorf("origin %+v, %v", o, err)
 		}
 		got, right := w.eval(t, m, test, nil)["probabilities"].F32(), 0
@@ -162,10 +163,12 @@ func TestPrivateRound(t *testing.T) {
 		}
 		other := b
 		other.Epsilon = 2
-		if _, bad := ReadReleases([]string{paths[0], write("client 9", other), paths[0]}, federate.Expect{}); len(bad) != 2 || !strings.Contains(bad[0].Error(), "a round has one") || !strings.Contains(bad[1].Error(), "both of client") {
+		if _, bad := ReadReleases([]string{paths[0], write("client 9", other), paths[0]}, federate.Expect{}); len(bad) != 2 ||
+			!strings.Contains(bad[0].Error(), "a round has one") || !strings.Contains(bad[1].Error(), "both of client") {
 			t.Errorf("refusals %v", bad)
 		}
-		if _, err := NewPrivate(releases, g, f, Options{Predictor: w.predictor}); err == nil || !strings.Contains(err.Error(), "fmp train private") {
+		if _, err := NewPrivate(releases, g, f, Options{Predictor: w.predictor}); err == nil ||
+			!strings.Contains(err.Error(), "fmp train private") {
 			t.Errorf("a conjugate predictor: %v", err)
 		}
 	}

@@ -92,7 +92,8 @@ func (r *Round) openMoments() (*Sampling, error) {
 	s := &Sampling{round: r, close: func() {}}
 	for _, u := range r.Uploads {
 		if u.Within == nil {
-			return nil, fmt.Errorf("pool: the upload of %q holds no moments, and the client graph asks for them (fmp fuse --upload moments): make it anew with fmp-edge compress", u.Client)
+			return nil, fmt.Errorf("pool: the upload of %q holds no moments, and the client graph asks for them (fmp fuse --upload moments): "+
+				"make it anew with fmp-edge compress", u.Client)
 		}
 		s.clients = append(s.clients, discriminant.Client{Means: u.Points, Within: u.Within})
 	}
@@ -106,7 +107,8 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
-	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream}, Honesty: !r.Trust, Threads: r.Threads}
+	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream}, Honesty: !r.Trust,
+		Threads: r.Threads}
 	if r.Client.Kappa > 0 {
 		o.Kappa = discriminant.Kappa{Median: r.Client.Kappa, Deviation: r.Client.KappaDeviation}
 	}
@@ -165,7 +167,8 @@ func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
 		return err
 	}
 	s.close, s.sets = func() { drawer.Close() }, sets
-	s.points = &posterior.Martingale{Drawer: drawer, Samples: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: stream, Threads: cmp.Or(r.Threads, runtime.GOMAXPROCS(0))}
+	s.points = &posterior.Martingale{Drawer: drawer, Samples: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: stream,
+		Threads: cmp.Or(r.Threads, runtime.GOMAXPROCS(0))}
 	return s.points.Check()
 }
 

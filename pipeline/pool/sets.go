@@ -29,9 +29,9 @@ type calibrationPoint struct {
 	client int
 }
 
-// calibration holds points for prediction sets back: every second one of each client, at random. The others choose the temperature and count as
-// images; those held back do neither, so that the sets' guarantee is exact. Where they are too few for the level none are, and a level that
-// was asked for is an error.
+// calibration holds points for prediction sets back: every second one of each client, at random. The others choose the temperature and
+// count as images; those held back do neither, so that the sets' guarantee is exact. Where they are too few for the level none are, and a
+// level that was asked for is an error.
 func (s *Sampling) calibration() error {
 	r := s.round
 	level := cmp.Or(r.Level, Level)
@@ -46,7 +46,8 @@ func (s *Sampling) calibration() error {
 		if r.Level == 0 {
 			return nil
 		}
-		return fmt.Errorf("pool: sets of level %v want %d calibration points, one in two of those in the uploads, and there are %d: pool more uploads, or give a lower level", level, least, total)
+		return fmt.Errorf("pool: sets of level %v want %d calibration points, one in two of those in the uploads, and there are %d: pool more "+
+			"uploads, or give a lower level", level, least, total)
 	}
 	share := min(1, float64(mostScored)/float64(total))
 	for m := range s.clients {
@@ -84,7 +85,8 @@ func (s *Sampling) calibrate() error {
 		if r.Level == 0 {
 			return nil
 		}
-		return fmt.Errorf("pool: sets of level %v want %d calibration points, and there are %d in the uploads: make these with more (fmp-edge compress --calibrate), or give a lower level", level, least, total)
+		return fmt.Errorf("pool: sets of level %v want %d calibration points, and there are %d in the uploads: make these with more (fmp-edge "+
+			"compress --calibrate), or give a lower level", level, least, total)
 	}
 	share := min(1, float64(mostScored)/float64(total))
 	for m, u := range r.Uploads {
@@ -113,15 +115,18 @@ func features(z, c []float32, r float64) []float32 {
 	return h
 }
 
-// ontoHeads maps calibration points from the coordinates of class means to those of the heads, by the same graph that maps an image's features.
+// ontoHeads maps calibration points from the coordinates of class means to those of the heads, by the same graph that maps an image's
+// features.
 func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
 	r := s.round
 	if len(s.held) == 0 || r.Client.K > 0 { // the heads' own coordinates
 		return nil
 	}
 	centre, radius := r.Graph.Graph.Initializers[models.ConjCentre], r.Graph.Graph.Initializers[models.ConjRadius]
-	if centre == nil || radius == nil || centre.DType != onnx.Float32 || radius.DType != onnx.Float32 || centre.Len() != r.Client.Dx || radius.Len() != 1 {
-		return fmt.Errorf("pool: the client graph has no centre and radius of its features (%s, %s), and calibration points want them: give the graph of fmp fuse", models.ConjCentre, models.ConjRadius)
+	if centre == nil || radius == nil || centre.DType != onnx.Float32 || radius.DType != onnx.Float32 || centre.Len() != r.Client.Dx ||
+		radius.Len() != 1 {
+		return fmt.Errorf("pool: the client graph has no centre and radius of its features (%s, %s), and calibration points want them: give "+
+			"the graph of fmp fuse", models.ConjCentre, models.ConjRadius)
 	}
 	var h []float32
 	for _, c := range s.held {
@@ -158,8 +163,8 @@ func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 	return &kept
 }
 
-// threshold returns the calibration of prediction sets by the points that were taken for them; nil where there were none. Points count whose
-// client is more likely honest than not, and there are no sets where too few are left.
+// threshold returns the calibration of prediction sets by the points that were taken for them; nil where there were none. Points count
+// whose client is more likely honest than not, and there are no sets where too few are left.
 func (s *Sampling) threshold(p *posterior.Result) (*models.OriginSets, error) {
 	if len(s.held) == 0 {
 		return nil, nil
@@ -184,7 +189,8 @@ func (s *Sampling) threshold(p *posterior.Result) (*models.OriginSets, error) {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	// The graph computes in float32: one unit in the last place of room keeps the point itself in its set.
-	return &models.OriginSets{Level: level, Score: string(conformal.Probability), Threshold: float32(threshold * (1 - 1e-5)), Images: len(scores),
+	return &models.OriginSets{Level: level, Score: string(conformal.Probability), Threshold: float32(threshold * (1 - 1e-5)),
+		Images:  len(scores),
 		Clients: len(trusted), From: from}, nil
 }
 

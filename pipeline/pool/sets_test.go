@@ -180,8 +180,8 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// TestSetsOfMeans: in a round of class means, of features or of coordinates, the threshold is that of the classifier's own probabilities for the
-// images that are calibration points, over all clients or for one of them; the points change no head.
+// TestSetsOfMeans: in a round of class means, of features or of coordinates, the threshold is that of the classifier's own probabilities
+// for the images that are calibration points, over all clients or for one of them; the points change no head.
 func TestSetsOfMeans(t *testing.T) {
 	w := newWorld(t)
 	const clients, each = 4, 9
@@ -260,7 +260,8 @@ func TestSetsOfMeans(t *testing.T) {
 	}
 }
 
-// TestSetsOfOne: the classifier for one client, whose camera is another, has sets by this client's points alone, scored as the classifier does.
+// TestSetsOfOne: the classifier for one client, whose camera is another, has sets by this client's points alone, scored as the classifier
+// does.
 func TestSetsOfOne(t *testing.T) {
 	o := newOwners(t, 11)
 	dark := func(pix []uint8, _ []int64) []uint8 { return camera(pix, 0.8) }

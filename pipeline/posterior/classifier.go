@@ -12,7 +12,8 @@ import (
 // Classifier returns the ONNX model that predicts from a result with one ensemble. features is the graph that computes its
 // feature rows (models.FeatureGraph); if nil, the model takes feature rows. samples adds an output with the probabilities of
 // each head. f describes the features (class names, preprocessing, extractor), o the sources of the heads.
-func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples bool, f models.Manifest, o models.Origin) (*onnx.Model, error) {
+func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples bool, f models.Manifest, o models.Origin) (*onnx.Model,
+	error) {
 	if len(r.Ensembles) != 1 {
 		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one", len(r.Ensembles))
 	}

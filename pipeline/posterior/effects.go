@@ -24,8 +24,8 @@ type apart struct {
 // apart estimates client effects (package effect), which takes class means of softened features and the open predictor's covariance within
 // classes. Without them nothing changes. With them, class means are read less the effects, and images of a client to come as if
 // their effect had the covariance of those found: the open predictor's covariance within classes is wider by it, and the closed form's
-// coordinates leave out an image's own estimate of its effect (open.Predictor.Unshift). Of a client that took part (Input.For) the effect is known: coordinates
-// start from it, and leave out how single images differ along effects.
+// coordinates leave out an image's own estimate of its effect (open.Predictor.Unshift). Of a client that took part (Input.For) the effect
+// is known: coordinates start from it, and leave out how single images differ along effects.
 func (t *FMP) apart() (*apart, error) {
 	return memo.Once(t.memo, "apart", func() (*apart, error) {
 		a := &apart{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans, soft: t.in.Soft}

@@ -84,7 +84,8 @@ func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 		return nil, err
 	}
 	k.Workers = t.in.Threads
-	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale}, true, a.soft, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
+	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale}, true, a.soft,
+		map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 
 // among returns the form for a round whose clients are judged: its class means have the masses that count, and the open form is rebuilt
@@ -178,8 +179,8 @@ func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 	return point.Pool(sets...)
 }
 
-// representatives returns about mostMeans of the clients' class means, those of clients evenly apart, and one point for the others of each class: the
-// closed form reads masses and means of classes, which are those of all, and fits see how classes scatter.
+// representatives returns about mostMeans of the clients' class means, those of clients evenly apart, and one point for the others of each
+// class: the closed form reads masses and means of classes, which are those of all, and fits see how classes scatter.
 func representatives(sets []*point.Set, points int) (*point.Set, error) {
 	var some []*point.Set
 	for m := 0; m < len(sets); m += (points + mostMeans - 1) / mostMeans {

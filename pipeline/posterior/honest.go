@@ -37,7 +37,10 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*Form, Ensemble, *Judge
 	}
 	u := c.uploads
 	marginal := states.Marginal()
-	if u.Masses, err = memo.Once(t.memo, "counted", func() ([]float64, error) { return u.Confirm(c.claimed, c.lambda, marginal), nil }); err != nil {
+	if u.Masses, err = memo.Once(t.memo, "counted", func() ([]float64, error) {
+		return u.Confirm(c.claimed, c.lambda, marginal),
+			nil
+	}); err != nil {
 		return nil, nil, nil, err
 	}
 	j := c.judge(u, states, marginal)
@@ -86,7 +89,8 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*Form, Ensemble, *Judge
 
 // judge returns the posterior's view of the clients, given the uploads with the masses that count.
 func (c *claims) judge(u honesty.Uploads, states *honesty.States, honest []float64) *Judgement {
-	j := &Judgement{Honest: honest, Claimed: make([]float64, u.Clients), Counted: make([]float64, u.Clients), Dispute: states.Dispute(u), share: make([]float64, len(c.claimed))}
+	j := &Judgement{Honest: honest, Claimed: make([]float64, u.Clients), Counted: make([]float64, u.Clients), Dispute: states.Dispute(u),
+		share: make([]float64, len(c.claimed))}
 	for i, n := range c.claimed {
 		m := i / u.Classes
 		j.Claimed[m], j.Counted[m] = j.Claimed[m]+n, j.Counted[m]+u.Masses[i]

@@ -56,8 +56,10 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 			first = p
 		}
 	}
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients), Judgement: j,
-		Diagnostics: map[string]float64{"moments": 1, "kappa": first.Kappa.Median, "kappa deviation": first.Kappa.Deviation, "spread": first.Spread}}, nil
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
+		Judgement: j,
+		Diagnostics: map[string]float64{"moments": 1, "kappa": first.Kappa.Median, "kappa deviation": first.Kappa.Deviation,
+			"spread": first.Spread}}, nil
 }
 
 // momentsBytes returns the mean size of an upload in float32, without framing.

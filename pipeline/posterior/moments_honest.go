@@ -22,9 +22,10 @@ type momentsState struct {
 // factorization of its covariance.
 const leastShare = 0.05
 
-// judgeMoments returns the clients with the shares of their images that count, the states of who is honest that samples draw, the likeliest first,
-// and the posterior's view of the clients (package honesty).
-func judgeMoments(ctx context.Context, clients []discriminant.Client, o MomentsOptions) ([]discriminant.Client, []momentsState, *Judgement, error) {
+// judgeMoments returns the clients with the shares of their images that count, the states of who is honest that samples draw, the likeliest
+// first, and the posterior's view of the clients (package honesty).
+func judgeMoments(ctx context.Context, clients []discriminant.Client, o MomentsOptions) ([]discriminant.Client, []momentsState, *Judgement,
+	error) {
 	clients = slices.Clone(clients)
 	totals := make([]float64, len(clients))
 	for m, c := range clients {

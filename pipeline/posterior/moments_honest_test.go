@@ -34,8 +34,8 @@ func momentsClients(t *testing.T, many, images, k, c int) []discriminant.Client 
 	return out
 }
 
-// TestMomentsHonesty: each way to send false moments is found, in means, scatter or calibration points alone, honest clients are kept, and the
-// samples are those of a round without the bad client.
+// TestMomentsHonesty: each way to send false moments is found, in means, scatter or calibration points alone, honest clients are kept, and
+// the samples are those of a round without the bad client.
 func TestMomentsHonesty(t *testing.T) {
 	const k, c, bad = 12, 4, 2
 	turn := func(n int) func(y []int) {

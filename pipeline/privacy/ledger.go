@@ -60,7 +60,8 @@ func NewSpending(b Budget, classes, k int, digests [][sha256.Size]byte, labels [
 	return s
 }
 
-// same reports whether two releases answer the same question about the same images, so that the second draw of noise would let both be averaged.
+// same reports whether two releases answer the same question about the same images, so that the second draw of noise would let both be
+// averaged.
 func (s Spending) same(o Spending) bool {
 	return s.Client == o.Client && s.Round == o.Round && s.Graph == o.Graph && s.Budget == o.Budget && s.Content == o.Content
 }
@@ -74,14 +75,15 @@ func (s Spending) change(unit, relation string, count int) float64 {
 		return Budget{Unit: Client, Relation: relation, Points: s.Budget.Points}.Sensitivity(s.Classes)
 	case unit == Client: // not clipped: as many images as there are
 		return float64(len(s.Images)) * one
-	case s.Budget.Unit == Client: // one image less moves the clipped vector no further than the vector, but for rounding, nor further than across the ball
+	// one image less moves the clipped vector no further than the vector, but for rounding, nor further than across the ball
+	case s.Budget.Unit == Client:
 		return min(float64(count)*one+2*math.Sqrt(float64(s.Classes*(s.K+1))), 2*norm)
 	}
 	return float64(count) * one
 }
 
-// Total returns the epsilon, at the delta of next and for its unit and relation, that the releases before it and next have spent together on the unit
-// that they spent most on: of images, on the one of next's that was in the most releases; of a client, on that client. Gaussian
+// Total returns the epsilon, at the delta of next and for its unit and relation, that the releases before it and next have spent together
+// on the unit that they spent most on: of images, on the one of next's that was in the most releases; of a client, on that client. Gaussian
 // noise adds up as in [Epsilon]. count is the number of earlier releases that share the unit.
 func Total(past []Spending, next Spending) (epsilon float64, count int) {
 	unit, relation := next.Budget.Unit, next.Budget.Relation
@@ -118,8 +120,9 @@ func Total(past []Spending, next Spending) (epsilon float64, count int) {
 	return Epsilon(1/math.Sqrt(most), next.Budget.Delta), count - 1
 }
 
-// Ledger is the file in which a client writes down every release before it is written, one JSON object a line; nothing in it is ever changed. It adds up the budget
-// spent on every image, in any folder or round, as noise that is drawn twice over the same sums averages out.
+// Ledger is the file in which a client writes down every release before it is written, one JSON object a line; nothing in it is ever
+// changed. It adds up the budget spent on every image, in any folder or round, as noise that is drawn twice over the same sums averages
+// out.
 type Ledger struct{ Path string }
 
 // SpentError is the refusal of a release beyond a limit.
@@ -134,7 +137,8 @@ func (e *SpentError) Error() string {
 	if e.Unit == Client {
 		of = "this client"
 	}
-	return fmt.Sprintf("with this release epsilon %.4g would be spent on %s, over %d earlier releases and this; --max-epsilon allows %.4g in all", e.Total, of, e.Earlier, e.Limit)
+	return fmt.Sprintf("with this release epsilon %.4g would be spent on %s, over %d earlier releases and this; --max-epsilon allows %.4g "+
+		"in all", e.Total, of, e.Earlier, e.Limit)
 }
 
 // Find returns the last release that answered the same question about the same images, nil where there is none.
@@ -151,8 +155,9 @@ func (l Ledger) Find(s Spending) (*Spending, error) {
 	return found, err
 }
 
-// Spend writes a release down, and returns the epsilon that has been spent with it and over how many earlier ones; a total above limit is a [SpentError], and nothing is written
-// (0: no limit). Unless again is set, so is a release that was made before: another process may have made it meanwhile.
+// Spend writes a release down, and returns the epsilon that has been spent with it and over how many earlier ones; a total above limit is a
+// [SpentError], and nothing is written (0: no limit). Unless again is set, so is a release that was made before: another process may have
+// made it meanwhile.
 func (l Ledger) Spend(s Spending, limit float64, again bool) (total float64, earlier int, err error) {
 	err = l.read(func(past []Spending) ([]byte, error) {
 		if !again && slices.ContainsFunc(past, s.same) {
@@ -195,7 +200,8 @@ func parseLedger(lines []byte) ([]Spending, error) {
 			return nil, fmt.Errorf("line %d: %w; what was spent cannot be told: restore the file, or give another with --ledger", i+1, err)
 		}
 		if err := s.Budget.Check(); err != nil || s.Noise < 1 || s.Classes < 1 || s.K < 1 || len(s.Images) > maxPoints {
-			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); what was spent cannot be told: restore the file, or give another with --ledger", i+1, s.Noise, s.Classes, s.K, err)
+			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); what was spent cannot be told: restore the file, "+
+				"or give another with --ledger", i+1, s.Noise, s.Classes, s.K, err)
 		}
 		out = append(out, s)
 	}

@@ -49,17 +49,21 @@ func TestTotal(t *testing.T) {
 		want    float64
 		earlier int
 	}{
-		"the first":                      {nil, spending(b, 1, 1, 2), one, 0},
-		"the same images twice":          {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 1, 2), times(2), 1},
-		"other images":                   {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 3, 4), one, 0},
-		"one image in three folders":     {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 2, 3)}, spending(b, 3, 2, 4), times(3), 2},
-		"spent on images not in this":    {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 1, 3), spending(b, 3, 1, 4)}, spending(b, 4, 2, 5), times(2), 1},
-		"by another key":                 {[]Spending{other}, spending(b, 1, 1), times(2), 1},
-		"an image twice in a folder":     {nil, spending(b, 1, 1, 1), times(4), 0},
-		"two budgets":                    {[]Spending{spending(four, 1, 1)}, spending(b, 2, 1), Epsilon(1/math.Hypot(1/sigma(b), 1/sigma(four)), b.Delta), 1},
-		"a replacement, after additions": {[]Spending{spending(b, 1, 1)}, spending(replace, 2, 1), Epsilon(1/math.Hypot(1/sigma(replace), 2*Steps/float64(b.NoiseSteps(10))), b.Delta), 1},
-		"a client twice":                 {[]Spending{spending(client, 1, 1, 2)}, spending(client, 2, 3, 4), Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
-		"another client":                 {[]Spending{otherClient}, spending(client, 1, 1), Epsilon(sigma(client), b.Delta), 0},
+		"the first":                  {nil, spending(b, 1, 1, 2), one, 0},
+		"the same images twice":      {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 1, 2), times(2), 1},
+		"other images":               {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 3, 4), one, 0},
+		"one image in three folders": {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 2, 3)}, spending(b, 3, 2, 4), times(3), 2},
+		"spent on images not in this": {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 1, 3), spending(b, 3, 1, 4)}, spending(b, 4, 2, 5),
+			times(2), 1},
+		"by another key":             {[]Spending{other}, spending(b, 1, 1), times(2), 1},
+		"an image twice in a folder": {nil, spending(b, 1, 1, 1), times(4), 0},
+		"two budgets": {[]Spending{spending(four, 1, 1)}, spending(b, 2, 1),
+			Epsilon(1/math.Hypot(1/sigma(b), 1/sigma(four)), b.Delta), 1},
+		"a replacement, after additions": {[]Spending{spending(b, 1, 1)}, spending(replace, 2, 1),
+			Epsilon(1/math.Hypot(1/sigma(replace), 2*Steps/float64(b.NoiseSteps(10))), b.Delta), 1},
+		"a client twice": {[]Spending{spending(client, 1, 1, 2)}, spending(client, 2, 3, 4),
+			Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
+		"another client": {[]Spending{otherClient}, spending(client, 1, 1), Epsilon(sigma(client), b.Delta), 0},
 	} {
 		got, earlier := Total(c.past, c.next)
 		if math.Abs(got-c.want) > 1e-9 || earlier != c.earlier {
@@ -68,13 +72,15 @@ func TestTotal(t *testing.T) {
 	}
 }
 
-// TestTotalGrows: whatever was released before, in any order, more of it never makes the total less, nor is it less than the release's own epsilon.
+// TestTotalGrows: whatever was released before, in any order, more of it never makes the total less, nor is it less than the release's own
+// epsilon.
 func TestTotalGrows(t *testing.T) {
 	t.Parallel()
 	r := rng.New(1, "ledger")
 	for range 200 {
 		draw := func() Spending {
-			b := Budget{Epsilon: []float64{0.5, 1, 4}[r.IntN(3)], Delta: 1e-5, Unit: Units[r.IntN(2)], Relation: Relations[r.IntN(2)], Noise: Local, Points: 1 + r.IntN(20)}
+			b := Budget{Epsilon: []float64{0.5, 1, 4}[r.IntN(3)], Delta: 1e-5, Unit: Units[r.IntN(2)], Relation: Relations[r.IntN(2)], Noise: Local,
+				Points: 1 + r.IntN(20)}
 			var images []int
 			for range 1 + r.IntN(6) {
 				images = append(images, r.IntN(8))
@@ -99,8 +105,8 @@ func TestTotalGrows(t *testing.T) {
 	}
 }
 
-// TestAveraging: over any number of releases of the same sums the mean of what was released tells of an image what the total says, and no more: the noise of the mean has the
-// delta of the total.
+// TestAveraging: over any number of releases of the same sums the mean of what was released tells of an image what the total says, and no
+// more: the noise of the mean has the delta of the total.
 func TestAveraging(t *testing.T) {
 	t.Parallel()
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
@@ -116,7 +122,8 @@ func TestAveraging(t *testing.T) {
 	}
 }
 
-// TestLedger: a release beyond the limit is refused and not written, the same one is found, and processes at the same time do not exceed the limit together.
+// TestLedger: a release beyond the limit is refused and not written, the same one is found, and processes at the same time do not exceed
+// the limit together.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	l := Ledger{filepath.Join(t.TempDir(), "fmp", "spent.jsonl")}
@@ -164,7 +171,8 @@ func TestLedger(t *testing.T) {
 	if found, err := l.Find(spending(b, 77, 5)); err != nil || found == nil || found.Round != 77 {
 		t.Errorf("found %v, %v", found, err)
 	}
-	for name, other := range map[string]Spending{"round": spending(b, 78, 5), "images": spending(b, 77, 5, 6), "budget": spending(Budget{Epsilon: 2, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}, 77, 5)} {
+	for name, other := range map[string]Spending{"round": spending(b, 78, 5), "images": spending(b, 77, 5, 6),
+		"budget": spending(Budget{Epsilon: 2, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}, 77, 5)} {
 		if found, err := l.Find(other); err != nil || found != nil {
 			t.Errorf("another %s: found %v, %v", name, found, err)
 		}
@@ -188,7 +196,8 @@ func TestLedger(t *testing.T) {
 // FuzzLedger: a ledger's lines are an error, or releases that can be written and read again and of which a total can be taken.
 func FuzzLedger(f *testing.F) {
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Client, Relation: ReplaceOne, Noise: TwoServers, Points: 3}
-	for _, s := range []Spending{spending(b, 1, 1, 2), spending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}, 2, 2, 2)} {
+	for _, s := range []Spending{spending(b, 1, 1, 2), spending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
+		Noise: Local}, 2, 2, 2)} {
 		line, err := json.Marshal(s)
 		if err != nil {
 			f.Fatal(err)

@@ -13,7 +13,8 @@ func TestRefuses(t *testing.T) {
 		labels     []int
 		radius     float64
 	}{
-		"no class": {0, 2, []int{0}, 1}, "no coordinate": {2, 0, nil, 1}, "a label too many": {2, 2, []int{0, 1}, 1}, "a norm of no number": {2, 2, []int{0}, math.NaN()},
+		"no class": {0, 2, []int{0}, 1}, "no coordinate": {2, 0, nil, 1}, "a label too many": {2, 2, []int{0, 1}, 1},
+		"a norm of no number": {2, 2, []int{0}, math.NaN()},
 	} {
 		w := []float32{1, 2}
 		if c.k == 0 {
@@ -27,8 +28,10 @@ func TestRefuses(t *testing.T) {
 		t.Error("a point too many: no error")
 	}
 	for name, r := range map[string]*Release{
-		"no class": {K: 2}, "no coordinate": {Classes: 2, Values: make([]int64, 2)}, "a number too few": {Classes: 2, K: 2, Values: make([]int64, 5)},
-		"a number too small": {Classes: 1, K: 1, Values: []int64{0, -maxEntry - 1}}, "a number too large": {Classes: 1, K: 1, Values: []int64{maxEntry + 1, 0}},
+		"no class": {K: 2}, "no coordinate": {Classes: 2, Values: make([]int64, 2)},
+		"a number too few":   {Classes: 2, K: 2, Values: make([]int64, 5)},
+		"a number too small": {Classes: 1, K: 1, Values: []int64{0, -maxEntry - 1}},
+		"a number too large": {Classes: 1, K: 1, Values: []int64{maxEntry + 1, 0}},
 	} {
 		if r.Check() == nil {
 			t.Errorf("%s: no error", name)

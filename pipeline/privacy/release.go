@@ -24,7 +24,8 @@ func NewRelease(classes, k int) *Release {
 // one of the classes are left out. A row that is not finite counts as one of zeros: an error would tell of the one point that it is of.
 func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, error) {
 	if classes < 1 || k < 1 || len(w) != len(labels)*k || !(radius > 0) {
-		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, norm %v; want %d coordinates, a class or more, and a norm above 0", len(w), len(labels), k, classes, radius, len(labels)*k)
+		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, norm %v; want %d coordinates, a class or more, "+
+			"and a norm above 0", len(w), len(labels), k, classes, radius, len(labels)*k)
 	}
 	if len(labels) > maxPoints {
 		return nil, fmt.Errorf("privacy: %d points; allowed are up to %d", len(labels), maxPoints)
@@ -112,7 +113,8 @@ func (r *Release) Add(o *Release) error {
 		return err
 	}
 	if r.Classes != o.Classes || r.K != o.K {
-		return fmt.Errorf("privacy: a release of %d classes and %d coordinates beside one of %d and %d; use one client graph", o.Classes, o.K, r.Classes, r.K)
+		return fmt.Errorf("privacy: a release of %d classes and %d coordinates beside one of %d and %d; use one client graph", o.Classes, o.K,
+			r.Classes, r.K)
 	}
 	for i, v := range o.Values {
 		r.Values[i] += v
@@ -123,7 +125,8 @@ func (r *Release) Add(o *Release) error {
 // Check returns an error if the release's size or a number in it is invalid.
 func (r *Release) Check() error {
 	if r.Classes < 1 || r.K < 1 || len(r.Values) != r.Classes*(r.K+1) {
-		return fmt.Errorf("privacy: a release of %d classes, %d coordinates and %d numbers; want classes x (coordinates + 1)", r.Classes, r.K, len(r.Values))
+		return fmt.Errorf("privacy: a release of %d classes, %d coordinates and %d numbers; want classes x (coordinates + 1)", r.Classes, r.K,
+			len(r.Values))
 	}
 	if i := slices.IndexFunc(r.Values, func(v int64) bool { return v > maxEntry || v < -maxEntry }); i >= 0 {
 		return fmt.Errorf("privacy: number %d of a release is %d; allowed are -2^42 to 2^42", i, r.Values[i])

@@ -58,7 +58,8 @@ func neighbours(t *testing.T, b Budget, r *rand.Rand, classes, k int) (*Release,
 	return one, two
 }
 
-// TestSensitivityOfEveryUnit: for each unit and relation no neighbours are further apart than the sensitivity, some are nearly as far, and noise of the budget keeps its delta.
+// TestSensitivityOfEveryUnit: for each unit and relation no neighbours are further apart than the sensitivity, some are nearly as far, and
+// noise of the budget keeps its delta.
 func TestSensitivityOfEveryUnit(t *testing.T) {
 	t.Parallel()
 	const k, classes = 7, 4

@@ -126,7 +126,8 @@ func (c *Conjugate) Of(ctx context.Context, features []float32) ([]float32, erro
 	n := len(features) / dx
 	out := make([]float32, n*k)
 	return out, c.chunks(ctx, n, rowChunk, func(from, to int) error {
-		rows, err := engine.Eval(c.parts[models.ConjCoordinates], map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
+		rows, err := engine.Eval(c.parts[models.ConjCoordinates], map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx],
+			to-from, dx)})
 		if err != nil {
 			return err
 		}
@@ -173,12 +174,14 @@ func (c *Conjugate) fits(seen *point.Set) error {
 		return fmt.Errorf("conjugate predictor: no uploaded points; give at least one")
 	}
 	if k := c.config.K; seen.C != c.config.C || seen.Dx != k && seen.Dx != c.config.Dx {
-		return fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, the predictor takes %d coordinates or %d features, and %d classes; use models that were made for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
+		return fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, the predictor takes %d coordinates or %d "+
+			"features, and %d classes; use models that were made for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
 	}
 	return nil
 }
 
-// manyCoordinates is the product of coordinates and classes above which class means are projected by one product, whose last bits are its own.
+// manyCoordinates is the product of coordinates and classes above which class means are projected by one product, whose last bits are its
+// own.
 const manyCoordinates = 1 << 14
 
 // project turns class means of phi into those of w.
@@ -267,7 +270,8 @@ func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32, l
 // studentWidth returns how many standard deviations of the given number of samples an interval extends to either side of their mean.
 func studentWidth(samples int, level float64) (float32, error) {
 	if samples < 2 || !(level > 0 && level < 1) {
-		return 0, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; allowed are levels between 0 and 1 and 2 samples or more", level, samples)
+		return 0, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; allowed are levels between 0 and 1 and 2 "+
+			"samples or more", level, samples)
 	}
 	s := float64(samples)
 	return float32(distuv.StudentsT{Mu: 0, Sigma: 1, Nu: s - 1}.Quantile(0.5+level/2) * math.Sqrt(1+1/s)), nil
@@ -291,7 +295,8 @@ func (c *Conjugate) Intervals(ctx context.Context, d Drawn, features []float32, 
 }
 
 // ends runs a session that computes intervals, with the given inputs beside the feature rows.
-func (c *Conjugate) ends(ctx context.Context, session engine.Session, in map[string]*onnx.Tensor, features []float32) (low, high []float64, err error) {
+func (c *Conjugate) ends(ctx context.Context, session engine.Session, in map[string]*onnx.Tensor, features []float32) (low, high []float64,
+	err error) {
 	dx, classes := c.config.Dx, c.config.C
 	n := len(features) / dx
 	low, high = make([]float64, n*classes), make([]float64, n*classes)
@@ -329,7 +334,8 @@ func (c *Conjugate) withLatent(seen *point.Set, latent []float32, samples int) (
 		return nil, err
 	}
 	if samples < 1 || len(latent) != samples*c.LatentSize() {
-		return nil, fmt.Errorf("conjugate predictor: a latent of %d numbers for %d samples; want samples x %d, and at least one sample", len(latent), samples, c.LatentSize())
+		return nil, fmt.Errorf("conjugate predictor: a latent of %d numbers for %d samples; want samples x %d, and at least one sample",
+			len(latent), samples, c.LatentSize())
 	}
 	in["latent"] = onnx.NewTensor(latent, samples, c.config.C, c.config.K)
 	return in, nil
@@ -369,14 +375,16 @@ func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, erro
 // Draw returns the finite samples whose limit is the closed form: for each latent, 2 f points of the heads' coordinates with labels
 // and weights, from noise (samples x f x k numbers from N(0, 1)), and the pooled uploads as points there. The head fitted to both
 // by pipeline/erm tends to that of [Conjugate.Heads] as f grows.
-func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []float32, samples int) (context *point.Set, drawn []*point.Set, err error) {
+func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []float32, samples int) (context *point.Set, drawn []*point.Set,
+	err error) {
 	in, err := c.withLatent(seen, latent, samples)
 	if err != nil {
 		return nil, nil, err
 	}
 	k, classes := c.config.K, c.config.C
 	if len(noise) == 0 || len(noise)%(samples*k) != 0 {
-		return nil, nil, fmt.Errorf("conjugate predictor: %d noise numbers for %d samples; want samples x f x %d with f of at least 1", len(noise), samples, k)
+		return nil, nil, fmt.Errorf("conjugate predictor: %d noise numbers for %d samples; want samples x f x %d with f of at least 1",
+			len(noise), samples, k)
 	}
 	f := len(noise) / (samples * k)
 	in["noise"] = onnx.NewTensor(noise, samples, f, k)

@@ -252,7 +252,8 @@ func TestConjugateIntervals(t *testing.T) {
 	if share := float64(held) / float64(len(p.P)); share < 0.8 {
 		t.Errorf("intervals stated to hold 90%% hold %.2f of what the classes' means would give", share)
 	}
-	if _, _, err := k.Intervals(ctx, Drawn{seen, nil, latent[:k.LatentSize()], uniform[:1]}, test.Features, 0.9); err == nil || !strings.Contains(err.Error(), "2 samples") {
+	if _, _, err := k.Intervals(ctx, Drawn{seen, nil, latent[:k.LatentSize()], uniform[:1]}, test.Features, 0.9); err == nil ||
+		!strings.Contains(err.Error(), "2 samples") {
 		t.Errorf("error %v does not say how many samples intervals take", err)
 	}
 }

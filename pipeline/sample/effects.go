@@ -9,8 +9,8 @@ import (
 	"fmp/onnx/engine"
 )
 
-// Shifted returns the predictor that reads phi - b - ((phi - b) A - c) in place of softened features phi, for A [dx, dx] and c and b [dx], each of
-// which may be nil for zero. Class means are read alike.
+// Shifted returns the predictor that reads phi - b - ((phi - b) A - c) in place of softened features phi, for A [dx, dx] and c and b [dx],
+// each of which may be nil for zero. Class means are read alike.
 func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre, b []float64) (*Conjugate, error) {
 	dx, k := c.config.Dx, c.config.K
 	m := onnx.Clone(c.model)

@@ -18,7 +18,8 @@ func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []fl
 		}
 		return u, c.lambda()[:u.K], nil
 	}
-	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Masses: make([]float64, len(clients)*classes), Means: make([]float64, len(clients)*classes*k)}
+	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Masses: make([]float64, len(clients)*classes),
+		Means: make([]float64, len(clients)*classes*k)}
 	for m, set := range clients {
 		in, err := c.context(set)
 		if err != nil {

@@ -30,12 +30,13 @@ import (
 //	T_s = argmin_T  sum_i w_i CE(x_si, y_i; T) + Penalty/2 |T - H_s|^2
 //
 // H_s is the closed form's head, to which infinitely many drawn points would lead, and x_si are images that the sample draws for the
-// uploaded class means: m of them, N(., I) about each other, have the mean of m that was uploaded. A mean of one image is that image. All is
-// in the coordinates w, in which I is the covariance within classes. Uploads with few images of a class say nothing of its share among the
-// points to be classified, so that log n_c is an offset of the fit, and not of the head.
+// uploaded class means: m of them, N(., I) about each other, have the mean of m that was uploaded. A mean of one image is that image. All
+// is in the coordinates w, in which I is the covariance within classes. Uploads with few images of a class say nothing of its share among
+// the points to be classified, so that log n_c is an offset of the fit, and not of the head.
 //
-// T_s is then unknown as far as images and prior leave it, with the Fisher information F of the images at T_s. The fit is made once more with H_s moved
-// by 1/Penalty times a draw from N(0, Scale (F + Penalty I)), which moves T_s by about N(0, Scale (F + Penalty I)^-1) (Bardsley et al. 2014).
+// T_s is then unknown as far as images and prior leave it, with the Fisher information F of the images at T_s. The fit is made once more
+// with H_s moved by 1/Penalty times a draw from N(0, Scale (F + Penalty I)), which moves T_s by about N(0, Scale (F + Penalty I)^-1)
+// (Bardsley et al. 2014).
 type Refit struct {
 	*Conjugate
 	// Penalty is the precision of H_s as a prior of T_s.
@@ -126,8 +127,8 @@ func (f *Refit) images(seen *point.Set) (*images, error) {
 	return out, nil
 }
 
-// draw returns the points of one fit: the images of every row, or as many as stand for them. With bootstrap the rows of a class have the random
-// weights of the Bayesian bootstrap (Rubin 1981). The second result is log n_c, less its value for equal classes, of these weights.
+// draw returns the points of one fit: the images of every row, or as many as stand for them. With bootstrap the rows of a class have the
+// random weights of the Bayesian bootstrap (Rubin 1981). The second result is log n_c, less its value for equal classes, of these weights.
 func (u *images) draw(k, classes int, r *rand.Rand, bootstrap bool) (*erm.Problem, []float64) {
 	p := &erm.Problem{Dx: k, C: classes}
 	share := min(1, mostImages/u.total)
@@ -175,8 +176,8 @@ func (u *images) draw(k, classes int, r *rand.Rand, bootstrap bool) (*erm.Proble
 	return p, of
 }
 
-// weights returns the weights of rows: their masses or, with bootstrap, random ones (Rubin 1981) of mean sqrt(mass), for the images of a mean are
-// not known one by one.
+// weights returns the weights of rows: their masses or, with bootstrap, random ones (Rubin 1981) of mean sqrt(mass), for the images of a
+// mean are not known one by one.
 func (u *images) weights(r *rand.Rand, bootstrap bool) []float64 {
 	if !bootstrap {
 		return u.count
@@ -262,8 +263,8 @@ func (q *Fit) Head(solution erm.Theta) (erm.Theta, error) {
 	return theta, nil
 }
 
-// perturb moves the centre by Penalty^-1 times a draw from N(0, scale (F + Penalty I)), where F is the Fisher information of the images at the given
-// head: labels drawn from its probabilities, less these.
+// perturb moves the centre by Penalty^-1 times a draw from N(0, scale (F + Penalty I)), where F is the Fisher information of the images at
+// the given head: labels drawn from its probabilities, less these.
 func (q *Fit) perturb(r *rand.Rand, at erm.Theta, scale float64) {
 	d, c := at.D, at.C
 	shift := make([]float64, d*c)
@@ -335,9 +336,9 @@ func digest(latent []float32) uint64 {
 	return h.Sum64()
 }
 
-// Spread returns a head for each latent. Their disagreement stands in intervals for the heads' distance from the limit of infinite data: they are the
-// closed form's with the variance of class means widened by h (see [models.NewConjugate]) and noise of variance Doubt/Penalty on their
-// weights, each fitted to uploads weighted at random. It remembers them.
+// Spread returns a head for each latent. Their disagreement stands in intervals for the heads' distance from the limit of infinite data:
+// they are the closed form's with the variance of class means widened by h (see [models.NewConjugate]) and noise of variance Doubt/Penalty
+// on their weights, each fitted to uploads weighted at random. It remembers them.
 func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) ([]erm.Theta, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -392,8 +393,8 @@ func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) (
 	return heads, nil
 }
 
-// Intervals returns the ends of intervals of the given level, as [Conjugate.Intervals] does: about the heads' mean log odds, and as wide as those
-// of [Refit.Spread] disagree.
+// Intervals returns the ends of intervals of the given level, as [Conjugate.Intervals] does: about the heads' mean log odds, and as wide as
+// those of [Refit.Spread] disagree.
 func (f *Refit) Intervals(ctx context.Context, d Drawn, features []float32, level float64) (low, high []float64, err error) {
 	graph, err := f.IntervalGraph(ctx, d, level)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// TestRefit: fits tied to the closed form tightly are the closed form's heads. A sample depends on its own latent and on no other, nor on threads,
-// nor, where every mean is one image, on the order of the uploads.
+// TestRefit: fits tied to the closed form tightly are the closed form's heads. A sample depends on its own latent and on no other, nor on
+// threads, nor, where every mean is one image, on the order of the uploads.
 func TestRefit(t *testing.T) {
 	ctx := context.Background()
 	k, clients, test := conjugateWorld(t)
@@ -176,8 +176,8 @@ func TestPerturb(t *testing.T) {
 	}
 }
 
-// TestRefitLearns: where classes scatter unlike each other, which the closed form cannot know, fits to many uploads predict better; the images of a
-// mean have its mean and unit variance about each other.
+// TestRefitLearns: where classes scatter unlike each other, which the closed form cannot know, fits to many uploads predict better; the
+// images of a mean have its mean and unit variance about each other.
 func TestRefitLearns(t *testing.T) {
 	ctx := context.Background()
 	k, _, _ := conjugateWorld(t)
@@ -263,7 +263,8 @@ func TestRefitLearns(t *testing.T) {
 		t.Errorf("means of a million images count for %v in a fit, %v", u.count[:3], err)
 	}
 
-	u := &images{rows: []float64{1, -2, 5, 5}, class: []int{0, 1}, mass: []float64{20, 1}, count: []float64{20, 1}, of: []float64{20, 1}, total: 21}
+	u := &images{rows: []float64{1, -2, 5, 5}, class: []int{0, 1}, mass: []float64{20, 1}, count: []float64{20, 1}, of: []float64{20, 1},
+		total: 21}
 	p, _ := u.draw(2, 2, rng.New(1, "images"), false)
 	if p.N != 21 {
 		t.Fatalf("%d images of 21", p.N)

@@ -58,7 +58,8 @@ func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 		return nil, fmt.Errorf("predictor: %w", err)
 	}
 	if f.Kind != models.KindPredictor || f.Dx < 1 || f.C < 2 || f.D < 1 || f.Latent < 0 || f.Latent >= f.D {
-		return nil, fmt.Errorf("predictor: the model's manifest says kind %q, dx %d, classes %d, d %d, latent %d; want a predictor with the first three, and a latent below d, as fmp train predictor writes it", f.Kind, f.Dx, f.C, f.D, f.Latent)
+		return nil, fmt.Errorf("predictor: the model's manifest says kind %q, dx %d, classes %d, d %d, latent %d; want a predictor with the "+
+			"first three, and a latent below d, as fmp train predictor writes it", f.Kind, f.Dx, f.C, f.D, f.Latent)
 	}
 	s, err := e.Load(m)
 	if err != nil {
@@ -102,7 +103,8 @@ const maxNoise = math.MaxInt32
 // method, so that MP and FMP differ only by their contexts.
 func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 	if samples < 1 || fresh < 1 || samples > maxNoise/p.manifest.D/fresh {
-		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d numbers: lower posterior.samples or predictor.fresh", samples, fresh, p.manifest.D, maxNoise)
+		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d numbers: lower posterior.samples or "+
+			"predictor.fresh", samples, fresh, p.manifest.D, maxNoise)
 	}
 	return p.manifest.Noise(r, samples, fresh), nil
 }
@@ -115,10 +117,12 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 		return nil, fmt.Errorf("drawing: no seen points; give at least one")
 	}
 	if seen.Dx != f.Dx || seen.C != f.C {
-		return nil, fmt.Errorf("drawing: the seen points have dx %d and %d classes, the predictor has dx %d and %d; use models that were made for each other", seen.Dx, seen.C, f.Dx, f.C)
+		return nil, fmt.Errorf("drawing: the seen points have dx %d and %d classes, the predictor has dx %d and %d; use models that were made "+
+			"for each other", seen.Dx, seen.C, f.Dx, f.C)
 	}
 	if samples < 1 || len(noise) == 0 || len(noise)%(samples*f.D) != 0 {
-		return nil, fmt.Errorf("drawing: %d noise numbers for %d samples; want samples x fresh x %d with at least one of each", len(noise), samples, f.D)
+		return nil, fmt.Errorf("drawing: %d noise numbers for %d samples; want samples x fresh x %d with at least one of each", len(noise),
+			samples, f.D)
 	}
 	fresh, dz := len(noise)/(samples*f.D), f.Dx+f.C
 	points, weights := onnx.NewTensor(seen.Dense().Z, 1, seen.N, dz), onnx.NewTensor(seen.W, 1, seen.N)
@@ -148,7 +152,8 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 					return err
 				}
 			} else {
-				out, err := engine.Eval(p.session, map[string]*onnx.Tensor{"points": points, "weights": weights, "noise": onnx.NewTensor(e, n, fresh, f.D)}, "drawn")
+				out, err := engine.Eval(p.session, map[string]*onnx.Tensor{"points": points, "weights": weights,
+					"noise": onnx.NewTensor(e, n, fresh, f.D)}, "drawn")
 				if err != nil {
 					return err
 				}
@@ -201,7 +206,8 @@ func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []
 		return nil
 	}
 	for at := 0; at < fresh; at += rows {
-		if err := run(p.induce, at, map[string]*onnx.Tensor{"points": points, "weights": weights}, map[string][]float32{"keys": keys, "values": values}); err != nil {
+		if err := run(p.induce, at, map[string]*onnx.Tensor{"points": points, "weights": weights},
+			map[string][]float32{"keys": keys, "values": values}); err != nil {
 			return nil, err
 		}
 	}

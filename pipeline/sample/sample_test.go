@@ -121,7 +121,8 @@ func TestDrawErrors(t *testing.T) {
 func TestDrawInParts(t *testing.T) {
 	const dx, c, fresh, samples = 6, 3, 2*wide + 77, 2
 	s := seen(40, dx, c)
-	for _, cfg := range []models.PredictorConfig{{Dx: dx, C: c}, {Dx: dx, C: c, Published: true, Heads: 2}, {Dx: dx, C: c, IgnoreMasses: true}} {
+	for _, cfg := range []models.PredictorConfig{{Dx: dx, C: c}, {Dx: dx, C: c, Published: true, Heads: 2},
+		{Dx: dx, C: c, IgnoreMasses: true}} {
 		m, err := models.NewPredictor(cfg, 3)
 		if err != nil {
 			t.Fatal(err)

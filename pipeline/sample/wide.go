@@ -18,7 +18,8 @@ import (
 // wideSamples is the number of samples whose biases are computed at a time.
 const wideSamples = 8
 
-// Wide reports whether a number of samples makes a wide classifier (models.NewWideClassifier): its latents are to be in steps (models.Steps).
+// Wide reports whether a number of samples makes a wide classifier (models.NewWideClassifier): its latents are to be in steps
+// (models.Steps).
 func (c *Conjugate) Wide(samples int) bool { return c.config.Wide(samples) }
 
 // Wide is false: heads that are fitted to the uploads are no function of their latents alone.
@@ -40,7 +41,8 @@ func (c *Conjugate) WideParts(ctx context.Context, d Drawn, level float64) (*mod
 	if err != nil {
 		return nil, err
 	}
-	p := &models.WideParts{Predictor: c.model, Latent: d.Latent, Uniform: d.Uniform, Width: width, Biases: onnx.ZerosF32(3, samples, c.config.C)}
+	p := &models.WideParts{Predictor: c.model, Latent: d.Latent, Uniform: d.Uniform, Width: width,
+		Biases: onnx.ZerosF32(3, samples, c.config.C)}
 	in, err := c.context(d.Seen)
 	if err != nil {
 		return nil, err
@@ -67,7 +69,8 @@ func (c *Conjugate) WideParts(ctx context.Context, d Drawn, level float64) (*mod
 // wideClaims is Claims of a wide round: in the leading coordinates.
 func (c *Conjugate) wideClaims(clients []*point.Set) (u honesty.Uploads, err error) {
 	k, classes := min(honesty.Leading, c.config.K), c.config.C
-	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Wide: true, Masses: make([]float64, len(clients)*classes), Means: make([]float64, len(clients)*classes*k)}
+	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Wide: true, Masses: make([]float64, len(clients)*classes),
+		Means: make([]float64, len(clients)*classes*k)}
 	for m, set := range clients {
 		if err := c.fits(set); err != nil {
 			return u, fmt.Errorf("client %d: %w", m, err)

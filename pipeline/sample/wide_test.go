@@ -15,7 +15,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// manyClasses is an untrained conjugate predictor of 30 classes, more than a wide classifier computes at a time, and class means of 28 of them.
+// manyClasses is an untrained conjugate predictor of 30 classes, more than a wide classifier computes at a time, and class means of 28 of
+// them.
 func manyClasses(t *testing.T) (*Conjugate, *point.Set, []float32) {
 	t.Helper()
 	const dx, c, n = 40, 30, 1500
@@ -83,7 +84,8 @@ func TestWideClassifier(t *testing.T) {
 	for _, h := range heads {
 		all = append(all, h.W...)
 	}
-	full, err := models.NewClassifier(models.ClassifierParts{Coordinates: before, Heads: onnx.NewTensor(all, samples, k.config.K+1, k.config.C), Samples: true}, models.Manifest{})
+	full, err := models.NewClassifier(models.ClassifierParts{Coordinates: before,
+		Heads: onnx.NewTensor(all, samples, k.config.K+1, k.config.C), Samples: true}, models.Manifest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,8 @@ func Check(config any) []error {
 // set. Those that leave names stay.
 func Suit(config any, dataset string, leave ...string) []string {
 	suits := assets.SuitsOf(dataset)
-	values := map[string]any{"dataset.classes": suits.Classes, "erm.l2": suits.L2, "federation.points": suits.Points, "predictor.fresh": suits.Fresh}
+	values := map[string]any{"dataset.classes": suits.Classes, "erm.l2": suits.L2, "federation.points": suits.Points,
+		"predictor.fresh": suits.Fresh}
 	var keys []string
 	for _, s := range Of(config) {
 		value, ok := values[s.Key]
@@ -291,7 +292,8 @@ func (s *Setting) checkOne(v reflect.Value) []error {
 			return nil
 		}
 		names := s.Choices()
-		return []error{Violation(s.Key, strconv.Quote(text), s.Allowed(), fmt.Sprintf("pass --set %s=%s, say", s.Key, cmp.Or(suggest.Nearest(text, names), names[0])))}
+		return []error{Violation(s.Key, strconv.Quote(text), s.Allowed(),
+			fmt.Sprintf("pass --set %s=%s, say", s.Key, cmp.Or(suggest.Nearest(text, names), names[0])))}
 	}
 	x := v.Convert(reflect.TypeFor[float64]()).Float()
 	if slices.ContainsFunc(s.allowed, func(a allowed) bool { return a.low <= x && x <= a.high }) {

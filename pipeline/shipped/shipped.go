@@ -119,5 +119,6 @@ func behind(client models.Manifest, kind string, fits func(models.Manifest) bool
 			return m, f, nil
 		}
 	}
-	return nil, models.Manifest{}, fmt.Errorf("no %s predictor behind extractor %.12s comes with the program: %w", kind, client.Extractor, fs.ErrNotExist)
+	return nil, models.Manifest{}, fmt.Errorf("no %s predictor behind extractor %.12s comes with the program: %w", kind, client.Extractor,
+		fs.ErrNotExist)
 }

@@ -26,7 +26,8 @@ func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 		return nil, fmt.Errorf("bank: dx %d and %d classes; allowed are dx of 1 and more, and 2 classes and more", dx, c)
 	}
 	if len(features) != len(labels)*dx {
-		return nil, fmt.Errorf("bank: %d feature values for %d labels of dx %d; want %d: check that features and labels come from the same images", len(features), len(labels), dx, len(labels)*dx)
+		return nil, fmt.Errorf("bank: %d feature values for %d labels of dx %d; want %d: check that features and labels come from "+
+			"the same images", len(features), len(labels), dx, len(labels)*dx)
 	}
 	for i, v := range features {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
@@ -65,7 +66,8 @@ func (b *Bank) Choose(classes []int) (*Bank, error) {
 	return NewBank(features, b.Dx, labels, len(classes))
 }
 
-// Among is [Bank.Choose] that shares the rows: those of other classes stay, in no class, and are never drawn. It costs no copy of the features.
+// Among is [Bank.Choose] that shares the rows: those of other classes stay, in no class, and are never drawn. It costs no copy of the
+// features.
 func (b *Bank) Among(classes []int) *Bank {
 	out := &Bank{Dx: b.Dx, C: len(classes), Features: b.Features, Labels: make([]int, len(b.Labels))}
 	for i := range out.Labels {

@@ -24,14 +24,16 @@ func (b *Bank) Partition(r *rand.Rand, m, n int, alpha float64) ([][]int, error)
 // draw is Partition with, in addition, extra rows that no client holds, uniform over the remaining ones.
 func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64, extra int) (clients [][]int, rest []int, err error) {
 	if m < 1 || n < 1 || extra < 0 || alpha < 0 || math.IsNaN(alpha) || math.IsInf(alpha, 0) {
-		return nil, nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are 1 and more clients and points, and no negative number", m, n, alpha, extra)
+		return nil, nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are 1 and more clients and points, "+
+			"and no negative number", m, n, alpha, extra)
 	}
 	have := 0
 	for _, p := range b.pools {
 		have += len(p)
 	}
 	if m > (have-extra)/n {
-		return nil, nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and this part of the data has %d: lower federation.clients or federation.points, or enlarge the part in dataset.splits", m, n, extra, m*n+extra, have)
+		return nil, nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and this part of the data has %d: "+
+			"lower federation.clients or federation.points, or enlarge the part in dataset.splits", m, n, extra, m*n+extra, have)
 	}
 	left := make([][]int, b.C) // rows of each class not yet taken
 	for c, p := range b.pools {

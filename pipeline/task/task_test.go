@@ -223,7 +223,8 @@ func TestAmong(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8}).Draw(rng.New(1), 9); err == nil || !strings.Contains(err.Error(), "has 90") {
+	if _, err := (&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8}).Draw(rng.New(1), 9); err == nil ||
+		!strings.Contains(err.Error(), "has 90") {
 		t.Errorf("more rows than the classes hold: %v", err)
 	}
 }

@@ -1,5 +1,5 @@
-// The program classes measures a round of many classes behind wide features, step by step: training, one upload, pooling, one prediction. Each
-// step runs in a process of its own on one thread, and is given with its processor time and its largest memory.
+// The program classes measures a round of many classes behind wide features, step by step: training, one upload, pooling, one prediction.
+// Each step runs in a process of its own on one thread, and is given with its processor time and its largest memory.
 //
 //	go run ./docs/figures/classes -classes 10,1000 -features 64,1280
 //
@@ -52,9 +52,11 @@ func run() error {
 		if err != nil {
 			return err
 		}
-		return one(&bench.Classes{Dir: *dir, C: c, Dx: dx, Rows: *rows, Clients: *clients, Images: *images, Steps: *steps, Samples: *samples}, *step)
+		return one(&bench.Classes{Dir: *dir, C: c, Dx: dx, Rows: *rows, Clients: *clients, Images: *images, Steps: *steps, Samples: *samples},
+			*step)
 	}
-	fmt.Println("| classes | features | step | processor time, s | wall time, s | memory, MB | |\n| ---: | ---: | --- | ---: | ---: | ---: | --- |")
+	fmt.Println("| classes | features | step | processor time, s | wall time, s | memory, MB | |\n| ---: | ---: | --- | ---: | ---: | ---: " +
+		"| --- |")
 	for _, c := range strings.Split(*classes, ",") {
 		for _, d := range strings.Split(*features, ",") {
 			at := *dir
@@ -104,7 +106,8 @@ func measure(c, d, step string, args []string) (bool, error) {
 	if err != nil {
 		note = "refused: " + strings.TrimPrefix(strings.SplitN(strings.TrimSpace(bad.String()), "\n", 2)[0], "classes: ")
 	}
-	fmt.Printf("| %s | %s | %s | %.2f | %.2f | %d | %s |\n", c, d, step, (s.UserTime() + s.SystemTime()).Seconds(), wall.Seconds(), s.SysUsage().(*syscall.Rusage).Maxrss/1000, note)
+	fmt.Printf("| %s | %s | %s | %.2f | %.2f | %d | %s |\n", c, d, step, (s.UserTime() + s.SystemTime()).Seconds(), wall.Seconds(),
+		s.SysUsage().(*syscall.Rusage).Maxrss/1000, note)
 	return err == nil, nil
 }
 

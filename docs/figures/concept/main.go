@@ -40,7 +40,8 @@ func run(dir, path string) error {
 	if d == nil || len(d.Hard) == 0 {
 		return fmt.Errorf("%s holds no details: make it with the command at the head of this program", dir)
 	}
-	plots := []*plot.Plot{panels.New("1. one client's points"), panels.New("2. its upload (area: mass)"), panels.New("3. points drawn by the server")}
+	plots := []*plot.Plot{panels.New("1. one client's points"), panels.New("2. its upload (area: mass)"),
+		panels.New("3. points drawn by the server")}
 	if err := plane(plots, d); err != nil {
 		return err
 	}

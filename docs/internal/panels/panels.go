@@ -56,7 +56,8 @@ func SaveSized(path string, side, height vg.Length, plots []*plot.Plot) error {
 	if err != nil {
 		return err
 	}
-	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(8), PadLeft: vg.Points(4), PadRight: vg.Points(4), PadTop: vg.Points(4), PadBottom: vg.Points(4)}
+	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(8), PadLeft: vg.Points(4), PadRight: vg.Points(4), PadTop: vg.Points(4),
+		PadBottom: vg.Points(4)}
 	canvas := draw.New(c)
 	canvas.SetColor(color.White)
 	canvas.Fill(canvas.Rectangle.Path())

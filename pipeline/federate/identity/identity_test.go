@@ -142,7 +142,8 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := os.Getuid() != 0 // root may hand a file to a group
-	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o700: false, 0o644: true, 0o604: true, 0o602: true, 0o640: group, 0o620: true, 0o666: true} {
+	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o700: false, 0o644: true, 0o604: true, 0o602: true,
+		0o640: group, 0o620: true, 0o666: true} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +198,8 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for name, ok := range map[string]bool{
 		"shop-17": true, "d/e f": true, "Zoë": true, "a.b": true, strings.Repeat("a", MaxName): true,
-		"": false, ".": false, "..": false, "a b/../c": false, `a\..\c`: false, "/a": false, "a/": false, "a//b": false, "a/./b": false, " a": false, "a ": false, "a\n": false,
+		"": false, ".": false, "..": false, "a b/../c": false, `a\..\c`: false, "/a": false, "a/": false, "a//b": false, "a/./b": false,
+		" a": false, "a ": false, "a\n": false,
 		strings.Repeat("a", MaxName+1): false, "\xff": false,
 	} {
 		if err := CheckName(name); (err == nil) != ok {

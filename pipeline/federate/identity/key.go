@@ -76,7 +76,8 @@ func CheckName(name string) error {
 		if len(shown) > MaxName {
 			shown = shown[:MaxName]
 		}
-		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable UTF-8 without spaces at the ends and that leads nowhere as a path", shown, len(name), MaxName)
+		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable UTF-8 without spaces at the ends and "+
+			"that leads nowhere as a path", shown, len(name), MaxName)
 	}
 	return nil
 }
@@ -100,7 +101,8 @@ func (k *Key) Secret() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: pemType, Headers: map[string]string{pemClient: base64.StdEncoding.EncodeToString([]byte(k.Name))}, Bytes: der}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: pemType,
+		Headers: map[string]string{pemClient: base64.StdEncoding.EncodeToString([]byte(k.Name))}, Bytes: der}), nil
 }
 
 // Load reads a key file, which its owner alone may read; see [ReadSecret].

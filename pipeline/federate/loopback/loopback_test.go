@@ -17,7 +17,8 @@ func TestHost(t *testing.T) {
 			t.Errorf("%q: %v, want %v", host, got, want)
 		}
 	}
-	for address, want := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, "127.0.0.1": false, ":1": false, "127.x:1": false} {
+	for address, want := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, "127.0.0.1": false, ":1": false,
+		"127.x:1": false} {
 		if got := Address(address); got != want {
 			t.Errorf("%q: %v, want %v", address, got, want)
 		}
@@ -37,7 +38,8 @@ func TestDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if c, err := Dial(t.Context(), "tcp", "192.0.2.1:9"); err == nil || !strings.Contains(err.Error(), "not loopback") { // TEST-NET-1 (RFC 5737)
+	// TEST-NET-1 (RFC 5737)
+	if c, err := Dial(t.Context(), "tcp", "192.0.2.1:9"); err == nil || !strings.Contains(err.Error(), "not loopback") {
 		t.Errorf("%v, %v", c, err)
 	}
 }

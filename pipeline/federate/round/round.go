@@ -196,16 +196,20 @@ func Load(path string) (*Round, error) {
 		return nil, fmt.Errorf("round %s: client_graph: %w", path, err)
 	}
 	if r.Client.Kind != models.KindClient {
-		return nil, fmt.Errorf("round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it", path, r.Graph, r.Client.Kind)
+		return nil, fmt.Errorf("round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it", path, r.Graph,
+			r.Client.Kind)
 	}
 	if private := r.Client.Clip > 0; private != (r.Privacy != nil) {
 		if private {
-			return nil, fmt.Errorf("round %s: client_graph %s is of a private round and the file states no privacy; give it privacy: {epsilon: ...}, or another graph", path, r.Graph)
+			return nil, fmt.Errorf("round %s: client_graph %s is of a private round and the file states no privacy; give it privacy: {epsilon: "+
+				"...}, or another graph", path, r.Graph)
 		}
-		return nil, fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want the one that fmp fuse --upload private writes", path, r.Graph)
+		return nil, fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want the one that fmp fuse --upload "+
+			"private writes", path, r.Graph)
 	}
 	if r.Calibrate > 0 && (!r.Client.ClassMeans || r.Client.Bytes > 0) {
-		return nil, fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than class means: leave it out (moments have calibration points of their own), or give a graph of fmp fuse --upload class-means", path, r.Calibrate, r.Graph)
+		return nil, fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than class means: leave it out (moments "+
+			"have calibration points of their own), or give a graph of fmp fuse --upload class-means", path, r.Calibrate, r.Graph)
 	}
 	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
 		s, err := prio.New(*b, r.Client.C, r.Client.K, "")
@@ -213,7 +217,8 @@ func Load(path string) (*Round, error) {
 			return nil, fmt.Errorf("round %s: %w", path, err)
 		}
 		if n := s.LeaderBytes() + headBytes; n > r.Bounds.Bytes {
-			return nil, fmt.Errorf("round %s: a share of %d classes and %d coordinates with up to %d images a client has %d bytes, and bounds.bytes allows %d: raise it to %d, or lower privacy.points", path, r.Client.C, r.Client.K, b.Points, n, r.Bounds.Bytes, n)
+			return nil, fmt.Errorf("round %s: a share of %d classes and %d coordinates with up to %d images a client has %d bytes, and "+
+				"bounds.bytes allows %d: raise it to %d, or lower privacy.points", path, r.Client.C, r.Client.K, b.Points, n, r.Bounds.Bytes, n)
 		}
 	}
 	if r.GraphData, err = regularfile.ReadFile(r.Graph, wire.MaxGraph); err != nil {
@@ -267,10 +272,12 @@ func Parse(data []byte) (*File, error) {
 
 // fill sets defaults and returns all that is wrong with the file.
 func (f *File) fill() error {
-	renamed := errors.Join(rename(f, "least", &f.Former.Least, "min_uploads", &f.MinUploads), rename(f, "late", &f.Former.Late, "accept_late", &f.AcceptLate),
+	renamed := errors.Join(rename(f, "least", &f.Former.Least, "min_uploads", &f.MinUploads),
+		rename(f, "late", &f.Former.Late, "accept_late", &f.AcceptLate),
 		rename(f, "again", &f.Former.Again, "rebuild_interval", &f.RebuildInterval))
 	f.MinUploads, f.RebuildInterval = cmp.Or(f.MinUploads, 1), cmp.Or(f.RebuildInterval, Duration(time.Minute))
-	f.Bounds.Points, f.Bounds.Bytes, f.Bounds.Rate = cmp.Or(f.Bounds.Points, defaultPoints), cmp.Or(f.Bounds.Bytes, defaultBytes), cmp.Or(f.Bounds.Rate, defaultRate)
+	f.Bounds.Points, f.Bounds.Bytes, f.Bounds.Rate = cmp.Or(f.Bounds.Points, defaultPoints), cmp.Or(f.Bounds.Bytes, defaultBytes),
+		cmp.Or(f.Bounds.Rate, defaultRate)
 	if len(f.Precisions) == 0 {
 		f.Precisions = []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	}
@@ -293,7 +300,8 @@ func (f *File) fill() error {
 	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline", f.Deadline, "a time, such as 2030-01-31T18:00:00Z")
 	want(f.Quorum >= 0 && f.Quorum <= identity.MaxClients, "quorum", f.Quorum, fmt.Sprintf("0 (all of the roster) to %d", identity.MaxClients))
 	want(f.MinUploads >= 1 && f.MinUploads <= identity.MaxClients, "min_uploads", f.MinUploads, fmt.Sprintf("1 to %d", identity.MaxClients))
-	want(f.RebuildInterval >= Duration(time.Second) && f.RebuildInterval <= Duration(24*time.Hour), "rebuild_interval", time.Duration(f.RebuildInterval), "1s to 24h")
+	want(f.RebuildInterval >= Duration(time.Second) && f.RebuildInterval <= Duration(24*time.Hour), "rebuild_interval",
+		time.Duration(f.RebuildInterval), "1s to 24h")
 	want(f.Bounds.Points >= 1 && f.Bounds.Points <= federate.MaxN, "bounds.points", f.Bounds.Points, fmt.Sprintf("1 to %d", federate.MaxN))
 	want(f.Bounds.Bytes >= minBytes && f.Bounds.Bytes <= topBytes, "bounds.bytes", f.Bounds.Bytes, fmt.Sprintf("%d to %d", minBytes, topBytes))
 	want(f.Bounds.Rate >= 1 && f.Bounds.Rate <= topRate, "bounds.rate", f.Bounds.Rate, fmt.Sprintf("1 to %d bytes a second", topRate))

@@ -15,14 +15,16 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.MinUploads != 1 || f.RebuildInterval != Duration(time.Minute) || f.Bounds.Points != defaultPoints || f.Bounds.Bytes != defaultBytes || len(f.Precisions) != 3 || !*f.Honesty {
+	if f.MinUploads != 1 || f.RebuildInterval != Duration(time.Minute) || f.Bounds.Points != defaultPoints || f.Bounds.Bytes != defaultBytes ||
+		len(f.Precisions) != 3 || !*f.Honesty {
 		t.Errorf("defaults %+v", f)
 	}
 	was, err := Parse([]byte(good + "least: 3\nlate: true\nagain: 2h\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if was.MinUploads != 3 || !was.AcceptLate || was.RebuildInterval != Duration(2*time.Hour) || len(was.Warnings) != 3 || !strings.Contains(was.Warnings[2], "rebuild_interval") {
+	if was.MinUploads != 3 || !was.AcceptLate || was.RebuildInterval != Duration(2*time.Hour) || len(was.Warnings) != 3 ||
+		!strings.Contains(was.Warnings[2], "rebuild_interval") {
 		t.Errorf("keys by their former names: %+v", was)
 	}
 	for text, want := range map[string]string{
@@ -68,7 +70,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}
-	if f, err := Parse([]byte(good + "privacy: {epsilon: 2}")); err != nil || f.Privacy.String() != "epsilon 2, delta 1e-05 for one image added or removed, noise: local" || *f.Honesty {
+	if f, err := Parse([]byte(good + "privacy: {epsilon: 2}")); err != nil || f.Privacy.String() != "epsilon 2, delta 1e-05 for one image "+
+		"added or removed, noise: local" || *f.Honesty {
 		t.Errorf("a private round %+v, %v", f, err)
 	}
 	for when, want := range map[string]string{"2029-12-31T23:59:59Z": "open", "2030-01-01T00:00:00Z": "closed"} {
@@ -89,7 +92,9 @@ func FuzzRound(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.MinUploads < 1 || r.Bounds.Points < 1 || r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes || !(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 || (r.Privacy != nil && (r.Privacy.Check() != nil || *r.Honesty)) {
+		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.MinUploads < 1 || r.Bounds.Points < 1 ||
+			r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes || !(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 ||
+			(r.Privacy != nil && (r.Privacy.Check() != nil || *r.Honesty)) {
 			t.Fatalf("read %+v", r)
 		}
 	})

@@ -96,7 +96,8 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 		}
 		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), nil
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), nil
 }
 
 // transient is a failure that a retry may overcome.
@@ -185,7 +186,8 @@ func (c *Client) refusal(resp *http.Response, data []byte) error {
 		err = p
 	}
 	switch resp.StatusCode {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		after, e := strconv.Atoi(resp.Header.Get("Retry-After"))
 		if e != nil || after < 0 {
 			after = 0

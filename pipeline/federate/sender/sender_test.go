@@ -61,7 +61,8 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/v1/rounds":
 		now := time.Now().Add(-20 * 365 * 24 * time.Hour) // by a clock of its own
-		d := wire.Description{Round: 3, State: wire.Open, Now: now, Deadline: now.Add(f.deadline), Graph: f.digest, GraphBytes: int64(len(f.graph)), MaxBytes: 1000, ServerKey: base64.StdEncoding.EncodeToString(f.key.Public())}
+		d := wire.Description{Round: 3, State: wire.Open, Now: now, Deadline: now.Add(f.deadline), Graph: f.digest,
+			GraphBytes: int64(len(f.graph)), MaxBytes: 1000, ServerKey: base64.StdEncoding.EncodeToString(f.key.Public())}
 		_ = json.NewEncoder(w).Encode(map[string]any{"rounds": []wire.Description{d}})
 	case strings.HasSuffix(r.URL.Path, "/graph"):
 		data := f.graph
@@ -80,7 +81,8 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPut:
 		var body bytes.Buffer
 		_, _ = body.ReadFrom(r.Body)
-		receipt := wire.Receipt{Round: 3, Client: "a b", Graph: f.digest, Upload: fmt.Sprintf("%x", sha256.Sum256(body.Bytes())), Time: time.Now()}
+		receipt := wire.Receipt{Round: 3, Client: "a b", Graph: f.digest, Upload: fmt.Sprintf("%x", sha256.Sum256(body.Bytes())),
+			Time: time.Now()}
 		receipt.Sign(f.key)
 		_ = json.NewEncoder(w).Encode(receipt)
 	}
@@ -183,7 +185,8 @@ func TestEnds(t *testing.T) {
 	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 0 {
 		t.Errorf("left behind: %v", files)
 	}
-	for address, want := range map[string]string{"server": "want https", "http://example.org": "loopback alone", "https://a:b@example.org": "password", "ftp://x": "want https"} {
+	for address, want := range map[string]string{"server": "want https", "http://example.org": "loopback alone",
+		"https://a:b@example.org": "password", "ftp://x": "want https"} {
 		if _, err := New(address, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", address, err, want)
 		}

@@ -44,7 +44,8 @@ func (s *Server) isRound(w http.ResponseWriter, r *http.Request) bool {
 
 // signed reports whether a request carries a signature over a statement by the client in its path, and refuses it otherwise. The
 // refusal does not tell a name that the roster lacks from a wrong key, nor does the time that it takes.
-func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose, content string) (client string, signature []byte, ok bool) {
+func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose, content string) (client string, signature []byte,
+	ok bool) {
 	client = r.PathValue("client")
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
 		s.refuse(w, wire.NoKey, "give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key", wire.Scheme)
@@ -52,7 +53,8 @@ func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity
 	}
 	statement := identity.Statement{Purpose: purpose, Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Content: content}
 	if !s.clients.Load().Verify(statement, signature) {
-		s.refuse(w, wire.WrongKey, "the roster of round %d has no client %.128q with a key that made this signature for the round's graph and this content", s.Round.Round, client)
+		s.refuse(w, wire.WrongKey, "the roster of round %d has no client %.128q with a key that made this signature for the round's graph and "+
+			"this content", s.Round.Round, client)
 		return client, nil, false
 	}
 	return client, signature, true

@@ -9,8 +9,8 @@ import (
 	"fmp/pipeline/federate/store"
 )
 
-// Classifier serves one classifier without a round: predictions under the paths of a round's server, the classifier's file under /classifier.onnx, and, where
-// page is not nil, the page that classifies photographs, to which / leads.
+// Classifier serves one classifier without a round: predictions under the paths of a round's server, the classifier's file under
+// /classifier.onnx, and, where page is not nil, the page that classifies photographs, to which / leads.
 func Classifier(eng engine.Engine, data []byte, page http.Handler, log *slog.Logger) (http.Handler, func(), error) {
 	p := &predictor{engine: eng, log: log, refuse: refuse}
 	v := store.Version{Number: 1, Digest: models.DigestBytes(data), Bytes: len(data)}

@@ -30,7 +30,8 @@ func TestClassifierAlone(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w
 	}
-	for path, want := range map[string]string{"/v2": "fmp serve", "/v2/models/classifier": "images", "/v2/models/classifier/ready": "true", "/page/": "page", "/classifier.onnx": string(data)} {
+	for path, want := range map[string]string{"/v2": "fmp serve", "/v2/models/classifier": "images", "/v2/models/classifier/ready": "true",
+		"/page/": "page", "/classifier.onnx": string(data)} {
 		if w := get(path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %.200s", path, w.Code, w.Body)
 		}

@@ -27,7 +27,8 @@ func inferError(w http.ResponseWriter, status int, format string, args ...any) {
 }
 
 func (p *predictor) inferServer(w http.ResponseWriter, _ *http.Request) {
-	reply(w, http.StatusOK, map[string]any{"name": "fmp serve", "version": "2", "extensions": []string{"binary_tensor_data", "model_configuration", "statistics"}})
+	reply(w, http.StatusOK, map[string]any{"name": "fmp serve", "version": "2",
+		"extensions": []string{"binary_tensor_data", "model_configuration", "statistics"}})
 }
 
 func (p *predictor) inferLive(w http.ResponseWriter, _ *http.Request) {
@@ -74,7 +75,8 @@ func (p *predictor) current(w http.ResponseWriter) (v *served, inputs, outputs [
 
 func (p *predictor) inferModel(w http.ResponseWriter, _ *http.Request) {
 	if v, inputs, outputs := p.current(w); v != nil {
-		reply(w, http.StatusOK, map[string]any{"name": modelName, "versions": []string{fmt.Sprint(v.version.Number)}, "platform": modelPlatform, "inputs": inputs, "outputs": outputs})
+		reply(w, http.StatusOK, map[string]any{"name": modelName, "versions": []string{fmt.Sprint(v.version.Number)}, "platform": modelPlatform,
+			"inputs": inputs, "outputs": outputs})
 	}
 }
 
@@ -103,7 +105,8 @@ func (p *predictor) inferConfig(w http.ResponseWriter, _ *http.Request) {
 		}
 		return out
 	}
-	reply(w, http.StatusOK, map[string]any{"name": modelName, "platform": modelPlatform, "backend": "", "version_policy": map[string]any{"latest": map[string]int{"num_versions": 1}},
+	reply(w, http.StatusOK, map[string]any{"name": modelName, "platform": modelPlatform, "backend": "",
+		"version_policy": map[string]any{"latest": map[string]int{"num_versions": 1}},
 		"max_batch_size": maxPredictItems, "input": of(inputs, len(inputs) > 1), "output": of(outputs, false)})
 }
 

@@ -33,7 +33,8 @@ func TestBinaryTensors(t *testing.T) {
 		x[i] = float32(i%7) / 4
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x[i]))
 	}
-	plain, err := json.Marshal(map[string]any{"inputs": []any{map[string]any{"name": "features", "shape": []int{n, dx}, "datatype": "FP32", "data": x}}})
+	plain, err := json.Marshal(map[string]any{"inputs": []any{map[string]any{"name": "features", "shape": []int{n, dx}, "datatype": "FP32",
+		"data": x}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,13 +50,16 @@ func TestBinaryTensors(t *testing.T) {
 	var want, got struct {
 		Outputs []output
 	}
-	if w := f.ask(inferPath, "application/json", plain); w.Code != 200 || json.Unmarshal(w.Body.Bytes(), &want) != nil || len(want.Outputs) != 3 {
+	if w := f.ask(inferPath, "application/json", plain); w.Code != 200 || json.Unmarshal(w.Body.Bytes(), &want) != nil ||
+		len(want.Outputs) != 3 {
 		t.Fatalf("JSON: %d %s", w.Code, w.Body)
 	}
-	input := fmt.Sprintf(`{"id":"","inputs":[{"name":"features","shape":[%d,%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}]`, n, dx, len(data))
+	input := fmt.Sprintf(`{"id":"","inputs":[{"name":"features","shape":[%d,%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}]`, n,
+		dx, len(data))
 	w := f.binaryRequest(input+`,"parameters":{"binary_data_output":true}}`, data)
 	length, err := strconv.Atoi(w.Header().Get("Inference-Header-Content-Length"))
-	if err != nil || w.Code != 200 || w.Header().Get("Content-Type") != "application/octet-stream" || json.Unmarshal(w.Body.Bytes()[:length], &got) != nil || len(got.Outputs) != 3 {
+	if err != nil || w.Code != 200 || w.Header().Get("Content-Type") != "application/octet-stream" ||
+		json.Unmarshal(w.Body.Bytes()[:length], &got) != nil || len(got.Outputs) != 3 {
 		t.Fatalf("binary: %d %v %q", w.Code, w.Header(), w.Body)
 	}
 	rest := w.Body.Bytes()[length:]
@@ -77,7 +81,8 @@ func TestBinaryTensors(t *testing.T) {
 	w = f.binaryRequest(input+`,"outputs":[{"name":"entropy","parameters":{"binary_data":true}},{"name":"probabilities"}]}`, data)
 	length, _ = strconv.Atoi(w.Header().Get("Inference-Header-Content-Length"))
 	got.Outputs = nil
-	if w.Code != 200 || json.Unmarshal(w.Body.Bytes()[:length], &got) != nil || len(got.Outputs) != 2 || len(got.Outputs[0].Data) != len(want.Outputs[0].Data) || w.Body.Len()-length != 4*n {
+	if w.Code != 200 || json.Unmarshal(w.Body.Bytes()[:length], &got) != nil || len(got.Outputs) != 2 ||
+		len(got.Outputs[0].Data) != len(want.Outputs[0].Data) || w.Body.Len()-length != 4*n {
 		t.Errorf("both forms: %d %s", w.Code, w.Body)
 	}
 	// Images in bytes.
@@ -132,7 +137,9 @@ func TestInferMetadata(t *testing.T) {
 		}
 	}
 	get("/v2/models/classifier/config", &config)
-	if text := fmt.Sprintf("%+v", config); text != fmt.Sprintf("{Name:classifier Max:1024 Input:[{Name:images DataType:TYPE_UINT8 Dims:[28 28 1]} {Name:features DataType:TYPE_FP32 Dims:[%d]}] Output:[{Name:probabilities Dims:[10]} {Name:entropy Dims:[1]} {Name:mutual_information Dims:[1]}]}", dx) {
+	if text := fmt.Sprintf("%+v", config); text != fmt.Sprintf("{Name:classifier Max:1024 Input:[{Name:images DataType:TYPE_UINT8 Dims:[28 "+
+		"28 1]} {Name:features DataType:TYPE_FP32 Dims:[%d]}] Output:[{Name:probabilities Dims:[10]} {Name:entropy Dims:[1]} "+
+		"{Name:mutual_information Dims:[1]}]}", dx) {
 		t.Error(text)
 	}
 	for range 2 {
@@ -148,7 +155,8 @@ func TestInferMetadata(t *testing.T) {
 			t.Fatalf("%+v", stats)
 		}
 		s := stats.Models[0]
-		if i := s.InferenceStats; s.Version != "1" || s.InferenceCount != 6 || s.ExecutionCount != 2 || s.LastInference == 0 || i.Success.Count != 2 || i.Fail.Count != 1 || i.ComputeInfer.Count != 2 ||
+		if i := s.InferenceStats; s.Version != "1" || s.InferenceCount != 6 || s.ExecutionCount != 2 || s.LastInference == 0 ||
+			i.Success.Count != 2 || i.Fail.Count != 1 || i.ComputeInfer.Count != 2 ||
 			i.ComputeInfer.NS <= 0 || i.Success.NS < i.Queue.NS+i.ComputeInput.NS+i.ComputeInfer.NS+i.ComputeOutput.NS {
 			t.Errorf("%+v", s)
 		}

@@ -54,7 +54,8 @@ func (f *fixture) begin(client string, data []byte, first int) net.Conn {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { c.Close() })
-	fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Digest: %s\r\nContent-Length: %d\r\n\r\n", req.URL.EscapedPath(), req.Header.Get("Authorization"), req.Header.Get("Content-Digest"), len(data))
+	fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Digest: %s\r\nContent-Length: %d\r\n\r\n",
+		req.URL.EscapedPath(), req.Header.Get("Authorization"), req.Header.Get("Content-Digest"), len(data))
 	if _, err := c.Write(data[:first]); err != nil {
 		f.t.Fatal(err)
 	}

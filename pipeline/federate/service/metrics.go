@@ -25,11 +25,15 @@ type metrics struct {
 func newMetrics(s *Server) *metrics {
 	r := prometheus.NewRegistry()
 	m := &metrics{
-		taken:    prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_uploads_taken_total", Help: "Uploads taken since the start, replacements included."}),
-		refused:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fmp_requests_refused_total", Help: "Requests refused since the start, by reason."}, []string{"code"}),
-		failed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_pooling_failed_total", Help: "Poolings that failed."}),
-		pooled:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fmp_pooling_seconds", Help: "Time to make a version of the classifier.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9)}),
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fmp_request_seconds", Help: "Time to answer a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12)}, []string{"route", "status"}),
+		taken: prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_uploads_taken_total",
+			Help: "Uploads taken since the start, replacements included."}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fmp_requests_refused_total",
+			Help: "Requests refused since the start, by reason."}, []string{"code"}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_pooling_failed_total", Help: "Poolings that failed."}),
+		pooled: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fmp_pooling_seconds", Help: "Time to make a version of the classifier.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 9)}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fmp_request_seconds", Help: "Time to answer a request.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12)}, []string{"route", "status"}),
 	}
 	count := func(name, help string, of func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
@@ -43,9 +47,11 @@ func newMetrics(s *Server) *metrics {
 		count("fmp_clients", "Clients of the roster.", func() int { return s.clients.Load().Len() }),
 		count("fmp_clients_refused", "Clients with an upload in quarantine.", func() int { return len(s.refused) }),
 		count("fmp_versions", "Versions of the classifier.", func() int { return len(s.versions) }),
-		count("fmp_state_free_bytes", "Free bytes on the disk of the state; -1 where the system or an external store does not tell.", func() int { return int(s.Store.Space().Free) }),
+		count("fmp_state_free_bytes", "Free bytes on the disk of the state; -1 where the system or an external store does not tell.",
+			func() int { return int(s.Store.Space().Free) }),
 		count("fmp_state_low", "1 while the disk of the state is low on space.", func() int { return one(s.Store.Space().Low) }),
-		count("fmp_state_full", "1 while the disk of the state is full, and uploads are refused.", func() int { return one(s.Store.Space().Full) }),
+		count("fmp_state_full", "1 while the disk of the state is full, and uploads are refused.",
+			func() int { return one(s.Store.Space().Full) }),
 		privacyGauge(s.Round.Privacy),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
@@ -65,7 +71,8 @@ func privacyGauge(b *privacy.Budget) prometheus.Collector {
 	var epsilon float64
 	if b != nil {
 		epsilon = b.Epsilon
-		o.ConstLabels = prometheus.Labels{"delta": strconv.FormatFloat(b.Delta, 'g', -1, 64), "unit": b.Unit, "relation": b.Relation, "noise": b.Noise}
+		o.ConstLabels = prometheus.Labels{"delta": strconv.FormatFloat(b.Delta, 'g', -1, 64), "unit": b.Unit, "relation": b.Relation,
+			"noise": b.Noise}
 	}
 	g := prometheus.NewGauge(o)
 	g.Set(epsilon)

@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestMonitoring: every metric that the dashboard and the alerts ask for is one of the server's, and no metric of the program's own is forgotten.
+// TestMonitoring: every metric that the dashboard and the alerts ask for is one of the server's, and no metric of the program's own is
+// forgotten.
 func TestMonitoring(t *testing.T) {
 	f := newFixture(t, "quorum: 4\n")
 	f.srv.metrics.refused.WithLabelValues("x").Inc()

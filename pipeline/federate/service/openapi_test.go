@@ -75,10 +75,11 @@ func checkOpenAPI(t *testing.T, s *Server) {
 		t.Errorf("openapi.yaml states\n%s\nand the server has\n%s", strings.Join(stated, "\n"), strings.Join(are, "\n"))
 	}
 	schemas := doc.Components.Schemas.All
-	for name, v := range map[string]any{"Description": wire.Description{}, "Privacy": privacy.Budget{}, "Receipt": wire.Receipt{}, "Status": Status{}, "Version": struct {
-		store.Version
-		Members []store.Member `json:"members"`
-	}{}} {
+	for name, v := range map[string]any{"Description": wire.Description{}, "Privacy": privacy.Budget{}, "Receipt": wire.Receipt{},
+		"Status": Status{}, "Version": struct {
+			store.Version
+			Members []store.Member `json:"members"`
+		}{}} {
 		says := slices.Sorted(maps.Keys(schemas[name].properties(schemas)))
 		is := fields(reflect.TypeOf(v))
 		slices.Sort(is)

@@ -47,19 +47,24 @@ func (st *Status) html(joins bool) g.Node {
 			h.StyleEl(g.Raw(design.CSS+style)),
 		),
 		g.Text("\n"),
-		h.Body(h.Header(h.Span(h.Class("mark"), g.Text("fmp")), g.If(joins, g.Group{h.A(h.Href("join/"), g.Text("Take part")), h.A(h.Href("join/predict.html"), g.Text("Classify"))})), h.Main(
+		h.Body(h.Header(h.Span(h.Class("mark"), g.Text("fmp")), g.If(joins,
+			g.Group{h.A(h.Href("join/"), g.Text("Take part")), h.A(h.Href("join/predict.html"), g.Text("Classify"))})), h.Main(
 			h.H1(g.Text(heading)),
 			h.P(h.Class("lead"), st.phase(), g.Textf(" It is %s.", when(st.Now))),
-			h.P(h.ID("in"), h.Class("count"), g.Text(strconv.Itoa(st.In)), h.Small(g.Textf(" of %d clients are in; the classifier is made at %d, or at the deadline.", st.Clients, st.Quorum))),
-			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)), h.Aria("label", "Clients that are in"), g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
-			g.If(st.Privacy != nil, h.P(h.ID("private"), g.Textf("This round is private: %v. What is in is %s; nobody's honesty is judged and nobody's images are counted.", st.Privacy, st.whatIsIn()))),
+			h.P(h.ID("in"), h.Class("count"), g.Text(strconv.Itoa(st.In)), h.Small(g.Textf(" of %d clients are in; the classifier is made at %d, "+
+				"or at the deadline.", st.Clients, st.Quorum))),
+			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)), h.Aria("label", "Clients that are in"),
+				g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
+			g.If(st.Privacy != nil, h.P(h.ID("private"), g.Textf("This round is private: %v. What is in is %s; nobody's honesty is judged and "+
+				"nobody's images are counted.", st.Privacy, st.whatIsIn()))),
 			g.If(st.Privacy == nil && !st.Honesty, h.P(g.Text("Nobody's honesty is judged in this round."))),
 			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("The last pooling failed: "+st.Failure))),
 			section("Classifier", "None yet.", st.classifier(round)),
 			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.", list(st.Refused, []g.Node{
 				h.Th(g.Text("client")), h.Th(g.Text("why")), number(h.Th, "times"), h.Th(g.Text("last"))}, refusedRow)),
 			section(fmt.Sprintf("In (%d)", st.In), "Nobody yet.", list(st.Members, []g.Node{
-				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "counted"), number(h.Th, "P(honest)"), h.Th(h.Class("spare"), g.Text("since")), h.Th(h.Class("spare"), g.Text("upload"))}, st.memberRow)),
+				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "counted"), number(h.Th, "P(honest)"),
+				h.Th(h.Class("spare"), g.Text("since")), h.Th(h.Class("spare"), g.Text("upload"))}, st.memberRow)),
 			section("Missing", "Nobody.", names(st.Missing)),
 			h.P(g.Text("Lists end at 1,000 clients; "), h.A(h.Href(round+"/status"), g.Text("as JSON")), g.Text(", "),
 				h.A(h.Href("/metrics"), g.Text("metrics")), g.Text(", "), h.A(h.Href("/v1/openapi.yaml"), g.Text("interface")), g.Text(".")),
@@ -91,13 +96,15 @@ func (st *Status) classifier(round string) g.Group {
 		images = fmt.Sprintf(", %d images", v.Points)
 	}
 	out := g.Group{h.P(g.Textf("Version %d, made %s of %d uploads%s: ", v.Number, when(v.Time), v.Clients, images),
-		h.A(h.Href(round+"/classifier.onnx"), g.Text("classifier.onnx")), g.Textf(", %d bytes, sha256 ", v.Bytes), h.Code(g.Text(v.Digest)), g.Text("."))}
+		h.A(h.Href(round+"/classifier.onnx"), g.Text("classifier.onnx")), g.Textf(", %d bytes, sha256 ", v.Bytes), h.Code(g.Text(v.Digest)),
+		g.Text("."))}
 	if facts := facts(v.Summary); len(facts) > 0 {
 		out = append(out, h.Table(h.Class("facts"), facts))
 	}
 	if len(st.Versions) > 1 {
 		out = append(out, h.P(g.Text("Earlier: "), g.Map(st.Versions, func(v store.Version) g.Node {
-			return g.Group{h.A(h.Href(fmt.Sprintf("%s/classifier.onnx?version=%d", round, v.Number)), g.Text(strconv.Itoa(v.Number))), g.Textf(" (%d) ", v.Clients)}
+			return g.Group{h.A(h.Href(fmt.Sprintf("%s/classifier.onnx?version=%d", round, v.Number)), g.Text(strconv.Itoa(v.Number))),
+				g.Textf(" (%d) ", v.Clients)}
 		})))
 	}
 	return out
@@ -125,7 +132,8 @@ func facts(summary json.RawMessage) g.Group {
 }
 
 func refusedRow(r store.Refusal) g.Node {
-	return h.Tr(h.Class("refused"), h.Td(g.Text(r.Client)), h.Td(g.Text(r.Reason)), number(h.Td, strconv.Itoa(r.Count)), h.Td(h.Class("when"), g.Text(when(r.Time))))
+	return h.Tr(h.Class("refused"), h.Td(g.Text(r.Client)), h.Td(g.Text(r.Reason)), number(h.Td, strconv.Itoa(r.Count)),
+		h.Td(h.Class("when"), g.Text(when(r.Time))))
 }
 
 func (st *Status) memberRow(m MemberStatus) g.Node {
@@ -142,7 +150,8 @@ func (st *Status) memberRow(m MemberStatus) g.Node {
 	if m.Honest != nil && st.Privacy == nil {
 		honest = h.Span(g.If(*m.Honest < 0.5, h.Class("bad")), g.Text(strconv.FormatFloat(*m.Honest, 'f', 2, 64)))
 	}
-	return h.Tr(h.Class("in"), h.Td(g.Text(m.Client)), number(h.Td, images), number(h.Td, counted), h.Td(h.Class("n"), honest), h.Td(h.Class("when spare"), g.Text(when(m.Time))),
+	return h.Tr(h.Class("in"), h.Td(g.Text(m.Client)), number(h.Td, images), number(h.Td, counted), h.Td(h.Class("n"), honest),
+		h.Td(h.Class("when spare"), g.Text(when(m.Time))),
 		h.Td(h.Class("spare"), h.Code(g.Text(m.Upload[:min(len(m.Upload), 12)]))))
 }
 

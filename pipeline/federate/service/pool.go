@@ -136,7 +136,8 @@ func (s *Server) Pool(ctx context.Context) error {
 		return fmt.Errorf("pooling: %w", err)
 	}
 	s.metrics.pooled.Observe(time.Since(start).Seconds())
-	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points, "digest", v.Digest, "seconds", time.Since(start).Seconds())
+	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points, "digest", v.Digest, "seconds",
+		time.Since(start).Seconds())
 	return nil
 }
 
@@ -192,7 +193,8 @@ func (s *Server) publish(ctx context.Context, in inputs, made *Pooled) (v store.
 		return v, err
 	}
 	s.mu.Lock()
-	v = store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(), Digest: models.DigestBytes(made.Classifier), Bytes: len(made.Classifier), Clients: in.clients(), Summary: summary}
+	v = store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(), Digest: models.DigestBytes(made.Classifier),
+		Bytes: len(made.Classifier), Clients: in.clients(), Summary: summary}
 	s.mu.Unlock()
 	members := make([]store.Member, len(in.uploads), in.clients())
 	for _, r := range in.releases {

@@ -182,7 +182,8 @@ func inputf(format string, args ...any) error { return &errInput{fmt.Errorf(form
 var errNotYet = errors.New("no classifier yet")
 
 // run classifies the input that build makes from a request, with the classifier that the request names.
-func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error), use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
+func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
+	use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
 	var v *served
 	at := stages{start: time.Now()}
 	for { // until it is one that a newer version has not closed
@@ -239,7 +240,8 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxPredictBytes)
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
-		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", r.Header.Get("Content-Type"))
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json",
+			r.Header.Get("Content-Type"))
 		return
 	}
 	var build func(c *classify.Classifier) (*memory, *onnx.Tensor, error)

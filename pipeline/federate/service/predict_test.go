@@ -39,7 +39,8 @@ func serving(t testing.TB) (f *fixture, dx int) {
 	}
 	var files [2][]byte
 	for i, front := range []*onnx.Model{features, nil} {
-		c, err := models.NewClassifier(models.ClassifierParts{Features: front, Heads: onnx.NewTensor(heads, 3, m.Dx+1, m.C)}, models.Manifest{Classes: m.Classes})
+		c, err := models.NewClassifier(models.ClassifierParts{Features: front, Heads: onnx.NewTensor(heads, 3, m.Dx+1, m.C)},
+			models.Manifest{Classes: m.Classes})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,8 +148,10 @@ func FuzzPredict(f *testing.F) {
 	x, dx := serving(f)
 	f.Add(false, "application/json", []byte(`{"features": `+rows(1, dx)+`}`))
 	f.Add(true, "", fmt.Appendf(nil, `{"inputs": [{"name": "features", "shape": [1, %d], "datatype": "FP32", "data": %s}]}`, dx, rows(1, dx)))
-	f.Add(true, "", []byte(`{"inputs": [{"name": "images", "shape": [1, 28, 28, 1], "datatype": "UINT8", "data": [255]}], "outputs": [{"name": "entropy"}]}`))
-	f.Add(false, "multipart/form-data; boundary=x", []byte("--x\r\nContent-Disposition: form-data; name=\"a\"; filename=\"b\"\r\n\r\nGIF89a\r\n--x--\r\n"))
+	f.Add(true, "",
+		[]byte(`{"inputs": [{"name": "images", "shape": [1, 28, 28, 1], "datatype": "UINT8", "data": [255]}], "outputs": [{"name": "entropy"}]}`))
+	f.Add(false, "multipart/form-data; boundary=x", []byte("--x\r\nContent-Disposition: form-data; name=\"a\"; "+
+		"filename=\"b\"\r\n\r\nGIF89a\r\n--x--\r\n"))
 	f.Add(false, "image/png", []byte("\x89PNG\r\n\x1a\n"))
 	f.Fuzz(func(t *testing.T, infer bool, kind string, body []byte) {
 		path := map[bool]string{false: "/v1/predict", true: inferPath}[infer]

@@ -29,8 +29,8 @@ func (f *fixture) released(client string, change func(*federate.Release)) []byte
 	return data
 }
 
-// TestPrivate: a private round says what it is everywhere, takes uploads of its own budget alone, signs what was spent, and keeps nothing of what
-// it refuses.
+// TestPrivate: a private round says what it is everywhere, takes uploads of its own budget alone, signs what was spent, and keeps nothing
+// of what it refuses.
 func TestPrivate(t *testing.T) {
 	f := newFixture(t, "quorum: 2\nprivacy: {epsilon: 1}\n")
 	for want, data := range map[string][]byte{
@@ -42,12 +42,14 @@ func TestPrivate(t *testing.T) {
 		"dx is":                 f.released("a", func(r *federate.Release) { r.Sums = privacy.NewRelease(r.Sums.Classes, r.Sums.K+1) }),
 		"classes":               f.released("a", func(r *federate.Release) { r.Sums = privacy.NewRelease(r.Sums.Classes-1, r.Sums.K) }),
 	} {
-		if status, reply := f.put("a", data); status != http.StatusUnprocessableEntity || code(t, reply) != wire.BadUpload || !strings.Contains(string(reply), strings.ReplaceAll(want, `"`, `\"`)) {
+		if status, reply := f.put("a", data); status != http.StatusUnprocessableEntity || code(t, reply) != wire.BadUpload ||
+			!strings.Contains(string(reply), strings.ReplaceAll(want, `"`, `\"`)) {
 			t.Errorf("%s: %d %s", want, status, reply)
 		}
 	}
 	plain := newFixture(t, "")
-	if status, reply := plain.put("a", plain.released("a", nil)); status != http.StatusUnprocessableEntity || !strings.Contains(string(reply), "is not private") {
+	if status, reply := plain.put("a", plain.released("a", nil)); status != http.StatusUnprocessableEntity ||
+		!strings.Contains(string(reply), "is not private") {
 		t.Errorf("a private upload to a plain round: %d %s", status, reply)
 	}
 	status, data := f.put("a", f.released("a", nil))

@@ -103,7 +103,8 @@ func newFixture(t testing.TB, extra string) *fixture {
 func (f *fixture) start() {
 	f.t.Helper()
 	var err error
-	if f.store, err = store.Open(f.t.Context(), store.Name(f.round.Round, f.round.Client.Digest), store.Options{Dir: filepath.Join(f.dir, "state")}); err != nil {
+	if f.store, err = store.Open(f.t.Context(), store.Name(f.round.Round, f.round.Client.Digest),
+		store.Options{Dir: filepath.Join(f.dir, "state")}); err != nil {
 		f.t.Fatal(err)
 	}
 	private := func(_ context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*Pooled, error) {
@@ -116,7 +117,8 @@ func (f *fixture) start() {
 		}
 		return &Pooled{Classifier: fmt.Append(nil, len(releases))}, nil
 	}
-	f.srv, err = New(f.t.Context(), Config{Private: private, Secret: twoSecret, Helper: f.helper, Round: f.round, Key: f.key, Store: f.store, Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers",
+	f.srv, err = New(f.t.Context(), Config{Private: private, Secret: twoSecret, Helper: f.helper, Round: f.round, Key: f.key, Store: f.store,
+		Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers",
 		Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {
 			f.pools++
 			var text strings.Builder
@@ -243,7 +245,8 @@ func TestRound(t *testing.T) {
 			f.stop()
 			f.start()
 		}
-		if own, same := f.request("GET", wire.ReceiptPath(3, c), nil, f.signed(f.keys[c], identity.Ask, nil, nil)); own != http.StatusOK || !bytes.Equal(same, data) {
+		if own, same := f.request("GET", wire.ReceiptPath(3, c), nil, f.signed(f.keys[c], identity.Ask, nil, nil)); own != http.StatusOK ||
+			!bytes.Equal(same, data) {
 			t.Errorf("%s's receipt: %d %s", c, own, same)
 		}
 	}
@@ -280,16 +283,19 @@ func TestRound(t *testing.T) {
 		Members []store.Member
 	}
 	status, data := f.request("GET", wire.RoundPath(3)+"/versions/2", nil, reader)
-	if err := json.Unmarshal(data, &v); err != nil || status != 200 || v.Clients != 4 || len(v.Members) != 4 || v.Members[3].Upload != digestOf(uploads["d/e f"]) || *v.Members[3].Counted != 7777 {
+	if err := json.Unmarshal(data, &v); err != nil || status != 200 || v.Clients != 4 || len(v.Members) != 4 ||
+		v.Members[3].Upload != digestOf(uploads["d/e f"]) || *v.Members[3].Counted != 7777 {
 		t.Errorf("version 2: %d %s", status, data)
 	}
 	if _, old := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=1", nil, reader); !bytes.Equal(old, first) {
 		t.Error("version 1 is not what it was")
 	}
-	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=3", nil, reader); status != 404 || code(t, data) != wire.NoVersion {
+	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=3", nil, reader); status != 404 ||
+		code(t, data) != wire.NoVersion {
 		t.Errorf("version 3: %d %s", status, data)
 	}
-	for query, want := range map[string]int{"": 200, "?version=2": 200, "?version=": 400, "?version=1&version=2": 400, "?version=%2B1": 404, "?version=01": 404} {
+	for query, want := range map[string]int{"": 200, "?version=2": 200, "?version=": 400, "?version=1&version=2": 400, "?version=%2B1": 404,
+		"?version=01": 404} {
 		if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx"+query, nil, reader); status != want {
 			t.Errorf("classifier.onnx%s: %d %s; want %d", query, status, data, want)
 		}
@@ -300,7 +306,8 @@ func TestRound(t *testing.T) {
 		}
 	}
 	_, page := f.request("GET", "/", nil, reader)
-	for _, want := range []string{"4<small> of 4", "accuracy</th><td>0.75", `<span class="bad">0.25</span>`, "<span>0.50</span>", ">7777<", "d/e f"} {
+	for _, want := range []string{"4<small> of 4", "accuracy</th><td>0.75", `<span class="bad">0.25</span>`, "<span>0.50</span>", ">7777<",
+		"d/e f"} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %s:\n%s", want, page)
 		}
@@ -334,19 +341,25 @@ func TestUnauthorised(t *testing.T) {
 		code               string
 	}{
 		{"no key", "PUT", wire.UploadPath(3, "a"), good, nil, 401, wire.NoKey},
-		{"another's key", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["b"], func(s *identity.Statement) { s.Client = "a" }), 403, wire.WrongKey},
+		{"another's key", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["b"], func(s *identity.Statement) { s.Client = "a" }), 403,
+			wire.WrongKey},
 		{"own key for another's upload", "PUT", wire.UploadPath(3, "c"), good, sign(f.keys["a"], nil), 403, wire.WrongKey},
 		{"a stranger's key under a's name", "PUT", wire.UploadPath(3, "a"), good, sign(stranger, nil), 403, wire.WrongKey},
 		{"a name that the roster lacks", "PUT", wire.UploadPath(3, "z"), good, sign(unknown, nil), 403, wire.WrongKey},
-		{"a signature of another round", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Round = 2 }), 403, wire.WrongKey},
-		{"a signature for another graph", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Graph = other }), 403, wire.WrongKey},
-		{"a signature of another upload", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Content = other }), 403, wire.WrongKey},
-		{"a signature that asks for a receipt", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Purpose = identity.Ask }), 403, wire.WrongKey},
+		{"a signature of another round", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Round = 2 }),
+			403, wire.WrongKey},
+		{"a signature for another graph", "PUT", wire.UploadPath(3, "a"), good,
+			sign(f.keys["a"], func(s *identity.Statement) { s.Graph = other }), 403, wire.WrongKey},
+		{"a signature of another upload", "PUT", wire.UploadPath(3, "a"), good,
+			sign(f.keys["a"], func(s *identity.Statement) { s.Content = other }), 403, wire.WrongKey},
+		{"a signature that asks for a receipt", "PUT", wire.UploadPath(3, "a"), good,
+			sign(f.keys["a"], func(s *identity.Statement) { s.Purpose = identity.Ask }), 403, wire.WrongKey},
 		{"another content than signed", "PUT", wire.UploadPath(3, "a"), f.made("a", 2, nil), sign(f.keys["a"], nil), 400, wire.BadRequest},
 		{"another round", "PUT", wire.UploadPath(4, "a"), good, sign(f.keys["a"], nil), 404, wire.NoRound},
 		{"another's receipt", "GET", wire.ReceiptPath(3, "b"), nil, f.signed(f.keys["a"], identity.Ask, nil, nil), 403, wire.WrongKey},
 		{"a receipt without a key", "GET", wire.ReceiptPath(3, "b"), nil, nil, 401, wire.NoKey},
-		{"a receipt by a signature of an upload", "GET", wire.ReceiptPath(3, "b"), nil, f.signed(f.keys["b"], identity.Upload, good, nil), 403, wire.WrongKey},
+		{"a receipt by a signature of an upload", "GET", wire.ReceiptPath(3, "b"), nil, f.signed(f.keys["b"], identity.Upload, good, nil), 403,
+			wire.WrongKey},
 		{"a receipt of nothing", "GET", wire.ReceiptPath(3, "a"), nil, f.signed(f.keys["a"], identity.Ask, nil, nil), 404, wire.NoReceipt},
 		{"the status", "GET", wire.RoundPath(3) + "/status", nil, nil, 401, wire.NoToken},
 		{"the page with another token", "GET", "/", nil, func(r *http.Request) { r.SetBasicAuth("x", "guess") }, 401, wire.NoToken},
@@ -362,7 +375,8 @@ func TestUnauthorised(t *testing.T) {
 	for _, r := range f.srv.routes() { // what only readers may, nobody else may, a client's signature included
 		if method, path, _ := strings.Cut(r.pattern, " "); r.readers {
 			path = strings.NewReplacer("{round}", "3", "{version}", "1", "{$}", "").Replace(path)
-			for _, change := range []func(*http.Request){nil, sign(f.keys["a"], nil), func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }} {
+			for _, change := range []func(*http.Request){nil, sign(f.keys["a"], nil),
+				func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }} {
 				if status, data := f.request(method, path, nil, change); status != 401 || code(t, data) != wire.NoToken {
 					t.Errorf("%s without the token: %d %s", r.pattern, status, data)
 				}
@@ -376,7 +390,8 @@ func TestUnauthorised(t *testing.T) {
 		`client is "b"`:   func(u *federate.Upload) { u.Client = "b" },
 		"n is 1000000000": func(u *federate.Upload) { u.N, u.Points.W = 1e9, heavy(len(u.Points.W), 1e9) },
 	} {
-		if status, data := f.put("a", f.made("a", 1, change)); status != 422 || !strings.Contains(string(data), name) && !strings.Contains(string(data), strings.ReplaceAll(name, `"`, `\"`)) {
+		if status, data := f.put("a", f.made("a", 1, change)); status != 422 || !strings.Contains(string(data), name) &&
+			!strings.Contains(string(data), strings.ReplaceAll(name, `"`, `\"`)) {
 			t.Errorf("%s: %d %s", name, status, data)
 		}
 	}
@@ -511,7 +526,8 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	f.round.Calibrate = 1
-	if status, data := f.put("a", f.made("a", 2, beside(2))); status != 422 || !strings.Contains(string(data), "calibrate of the round allows 1") {
+	if status, data := f.put("a", f.made("a", 2, beside(2))); status != 422 ||
+		!strings.Contains(string(data), "calibrate of the round allows 1") {
 		t.Errorf("a calibration point more: %d %s", status, data)
 	}
 	f.round.Bounds.Bytes--

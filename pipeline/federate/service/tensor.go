@@ -73,7 +73,8 @@ func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 		}
 		n := *in.Parameters.Bytes
 		if n < 0 || n > int64(len(rest)) || in.Data != nil {
-			return nil, fmt.Errorf("%.40q has binary_data_size %d; %d bytes follow the JSON, and there may be no data beside them", in.Name, n, len(rest))
+			return nil, fmt.Errorf("%.40q has binary_data_size %d; %d bytes follow the JSON, and there may be no data beside them", in.Name, n,
+				len(rest))
 		}
 		in.Binary, rest = rest[:n:n], rest[n:]
 	}

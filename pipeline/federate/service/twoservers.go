@@ -262,8 +262,10 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 		err = json.Unmarshal(data, &was)
 	}
 	switch {
-	case err == nil && !slices.EqualFunc(was.Of.Clients, of.Clients, func(a, b shared) bool { return a.Client == b.Client && slices.Equal(a.Nonce, b.Nonce) }):
-		s.refuse(w, wire.SumOpened, "the sum of %d clients of round %d was given; one of other clients would spend the budget again", len(was.Of.Clients), s.Round.Round)
+	case err == nil && !slices.EqualFunc(was.Of.Clients, of.Clients,
+		func(a, b shared) bool { return a.Client == b.Client && slices.Equal(a.Nonce, b.Nonce) }):
+		s.refuse(w, wire.SumOpened, "the sum of %d clients of round %d was given; one of other clients would spend the budget again",
+			len(was.Of.Clients), s.Round.Round)
 		return
 	case err == nil:
 		reply(w, http.StatusOK, was.Share)
@@ -272,8 +274,10 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	if len(of.Clients) < s.Round.MinUploads || !slices.IsSortedFunc(of.Clients, func(a, b shared) int { return cmp.Or(cmp.Compare(a.Client, b.Client), -1) }) {
-		s.refuse(w, wire.BadRequest, "a sum of %d clients; want %d or more, each once, in the order of their names", len(of.Clients), s.Round.MinUploads)
+	if len(of.Clients) < s.Round.MinUploads || !slices.IsSortedFunc(of.Clients,
+		func(a, b shared) int { return cmp.Or(cmp.Compare(a.Client, b.Client), -1) }) {
+		s.refuse(w, wire.BadRequest, "a sum of %d clients; want %d or more, each once, in the order of their names", len(of.Clients),
+			s.Round.MinUploads)
 		return
 	}
 	sum, err := s.addShares(r.Context(), of)
@@ -379,7 +383,8 @@ func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.
 			return nil, nil, err
 		}
 		out = append(out, pool.Release{Path: m.Client, Digest: stored.Receipt.Upload,
-			Release: &federate.Release{Round: f.Round, Client: m.Client, Model: f.Client.Digest, Budget: *f.Privacy, Sums: &privacy.Release{Classes: f.Client.C, K: f.Client.K}}})
+			Release: &federate.Release{Round: f.Round, Client: m.Client, Model: f.Client.Digest, Budget: *f.Privacy,
+				Sums: &privacy.Release{Classes: f.Client.C, K: f.Client.K}}})
 	}
 	return out, func() (*privacy.Release, error) {
 		theirs, err := s.Helper.sum(ctx, f.Round, of)

@@ -120,12 +120,13 @@ func (p *pair) isSum(t *testing.T, got *privacy.Release, clients ...string) {
 	}
 }
 
-// TestTwoServers: neither server takes what is the other's or cannot be proved; the sum is that of the clients whose shares both have, with the noise of both; it
-// is of one set of clients, whichever server is restarted when, and whatever gets lost.
+// TestTwoServers: neither server takes what is the other's or cannot be proved; the sum is that of the clients whose shares both have, with
+// the noise of both; it is of one set of clients, whichever server is restarted when, and whatever gets lost.
 func TestTwoServers(t *testing.T) {
 	p := newPair(t)
 	for f, want := range map[*fixture]string{p.leader: `"server":"leader"`, p.helper: `"server":"helper"`} {
-		if _, data := f.request("GET", wire.RoundPath(3), nil, nil); !strings.Contains(string(data), want) || !strings.Contains(string(data), `"honesty":false`) {
+		if _, data := f.request("GET", wire.RoundPath(3), nil, nil); !strings.Contains(string(data), want) ||
+			!strings.Contains(string(data), `"honesty":false`) {
 			t.Errorf("%s; want %s, and no honesty", data, want)
 		}
 		if _, data := f.request("GET", "/", nil, reader); !strings.Contains(string(data), "shares of class sums") {

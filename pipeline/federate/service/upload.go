@@ -121,7 +121,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 		s.refuseClosed(w, a.time)
 		return
 	case known && (!s.Round.Replace || state != wire.Open):
-		s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s, and the round does not replace uploads", a.client, old.upload, old.time.Format(time.RFC3339))
+		s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s, and the round does not replace uploads", a.client,
+			old.upload, old.time.Format(time.RFC3339))
 		return
 	}
 	n, err := s.read(a.client, a.data)
@@ -133,7 +134,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	if !ok {
 		return
 	}
-	if s.once() { // an upload with a receipt is in the classifier: the set of clients is fixed either before this, or after the upload is stored
+	// an upload with a receipt is in the classifier: the set of clients is fixed either before this, or after the upload is stored
+	if s.once() {
 		s.opening.RLock()
 		defer s.opening.RUnlock()
 		if s.closed() {
@@ -142,7 +144,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 		}
 	}
 	record := &store.Record{Peer: peer, Signature: a.signature, N: n, Data: a.data, Receipt: wire.Receipt{
-		Round: s.Round.Round, Client: a.client, Graph: s.Round.Client.Digest, Upload: a.digest, Bytes: len(a.data), Time: a.time.UTC(), Spent: s.Round.Privacy}}
+		Round: s.Round.Round, Client: a.client, Graph: s.Round.Client.Digest, Upload: a.digest, Bytes: len(a.data), Time: a.time.UTC(),
+		Spent: s.Round.Privacy}}
 	record.Receipt.Sign(s.Key)
 	switch err = s.Store.Put(r.Context(), record, old.revision); {
 	case errors.Is(err, store.ErrTaken):
@@ -169,7 +172,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 // refuseClosed says why the round takes no more uploads.
 func (s *Server) refuseClosed(w http.ResponseWriter, now time.Time) {
 	if s.Round.Now(now) != wire.Closed {
-		s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made, or being made; another, of more uploads, would spend its budget again", s.Round.Round)
+		s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made, or being made; another, of more uploads, would spend its "+
+			"budget again", s.Round.Round)
 		return
 	}
 	s.refuse(w, wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round, s.Round.Deadline.Format(time.RFC3339))
@@ -205,7 +209,8 @@ func (s *Server) answerTaken(w http.ResponseWriter, r *http.Request, a arrival) 
 		reply(w, http.StatusOK, stored.Receipt)
 		return
 	}
-	s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", a.client, stored.Receipt.Upload, stored.Receipt.Time.Format(time.RFC3339))
+	s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", a.client, stored.Receipt.Upload,
+		stored.Receipt.Time.Format(time.RFC3339))
 }
 
 // again returns the receipt of an upload that is in.
@@ -225,7 +230,8 @@ func (s *Server) read(client string, data []byte) (n int, err error) {
 	private := federate.IsRelease(data)
 	switch budget := s.Round.Privacy; {
 	case budget != nil && !private:
-		return 0, fmt.Errorf("upload: it is a plain one, and round %d is private (%v): make one with the noise and budget that the round states (fmp-edge join)", s.Round.Round, budget)
+		return 0, fmt.Errorf("upload: it is a plain one, and round %d is private (%v): make one with the noise and budget that the round "+
+			"states (fmp-edge join)", s.Round.Round, budget)
 	case budget == nil && private:
 		return 0, fmt.Errorf("upload: it is of a private round, and round %d is not private", s.Round.Round)
 	case private:

@@ -19,8 +19,10 @@ import (
 
 func TestEncrypted(t *testing.T) {
 	for urls, want := range map[string]bool{
-		"nats://127.0.0.1:4222": false, "127.0.0.1": false, "localhost:4222": false, "nats://[::1]:4222,nats://127.0.0.1": false, "ws://127.0.0.1:80": false,
-		"nats://n1:4222": true, "n1": true, "nats://127.example.invalid:4222": true, "nats://127.0.0.1,nats://n2": true, "tls://127.0.0.1": true,
+		"nats://127.0.0.1:4222": false, "127.0.0.1": false, "localhost:4222": false, "nats://[::1]:4222,nats://127.0.0.1": false,
+		"ws://127.0.0.1:80": false,
+		"nats://n1:4222":    true, "n1": true, "nats://127.example.invalid:4222": true, "nats://127.0.0.1,nats://n2": true,
+		"tls://127.0.0.1": true,
 		"wss://127.0.0.1": true, "nats://10.0.0.1:4222": true, "nats://127.0.0.1:port": true, "": true,
 	} {
 		if got := encrypted(urls); got != want {
@@ -56,7 +58,8 @@ func TestPlainNATS(t *testing.T) {
 	conn.Close()
 	// No name of another machine resolves here: an unspecified address is not loopback by its number and reaches this machine.
 	for _, url := range []string{"nats://0.0.0.0:%d", "tls://127.0.0.1:%d"} {
-		if _, err := Connect(Options{URL: fmt.Sprintf(url, plain), Token: "secret"}, "test"); err == nil || !strings.Contains(err.Error(), "must have TLS") {
+		if _, err := Connect(Options{URL: fmt.Sprintf(url, plain), Token: "secret"}, "test"); err == nil ||
+			!strings.Contains(err.Error(), "must have TLS") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

@@ -82,10 +82,11 @@ func newEmbedded(o Options) (*embedded, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", o.Dir, ErrBusy)
 	}
-	e := &embedded{dir: o.Dir, largest: o.Largest, low: o.LowSpace, log: o.Log, lock: lock, stopped: make(chan struct{}), ended: make(chan struct{}), options: natsserver.Options{
-		ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true, MaxPayload: maxPayload, JetStream: true,
-		StoreDir: filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: maxStore,
-	}}
+	e := &embedded{dir: o.Dir, largest: o.Largest, low: o.LowSpace, log: o.Log, lock: lock, stopped: make(chan struct{}),
+		ended: make(chan struct{}), options: natsserver.Options{
+			ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true, MaxPayload: maxPayload, JetStream: true,
+			StoreDir: filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: maxStore,
+		}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
@@ -178,7 +179,8 @@ func (e *embedded) look() Space {
 	about := []any{"folder", e.dir, "free_bytes", now.Free}
 	switch {
 	case now.Full && !was.Full:
-		e.log.Error("the disk of the state is full: uploads are refused until there is space", append(about, "needed_bytes", e.largest+reserve)...)
+		e.log.Error("the disk of the state is full: uploads are refused until there is space",
+			append(about, "needed_bytes", e.largest+reserve)...)
 	case was.Full && !now.Full:
 		e.log.Info("the disk of the state has space again", about...)
 	case now.Low && !was.Low:

@@ -114,7 +114,8 @@ func (s *Store) open(ctx context.Context) (err error) {
 		to   *jetstream.KeyValue
 		name string
 	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}, {&s.versions, "versions"}} {
-		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: s.name + "-" + b.name, History: 1, Storage: jetstream.FileStorage, Replicas: s.replicas})
+		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: s.name + "-" + b.name, History: 1,
+			Storage: jetstream.FileStorage, Replicas: s.replicas})
 		if err != nil && s.Room() != nil { // on a full disk buckets that are there serve what is in them
 			*b.to, err = s.js.KeyValue(ctx, s.name+"-"+b.name)
 		}
@@ -122,7 +123,8 @@ func (s *Store) open(ctx context.Context) (err error) {
 			return errors.Join(fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err), s.Room())
 		}
 	}
-	s.objects, err = s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: s.name + "-objects", Storage: jetstream.FileStorage, Replicas: s.replicas})
+	s.objects, err = s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: s.name + "-objects",
+		Storage: jetstream.FileStorage, Replicas: s.replicas})
 	if err != nil && s.Room() != nil {
 		s.objects, err = s.js.ObjectStore(ctx, s.name+"-objects")
 	}
@@ -137,7 +139,8 @@ func (s *Store) start(o Options) (err error) {
 	if s.inside, err = newEmbedded(o); err != nil {
 		return err
 	}
-	opts := []nats.Option{nats.InProcessServer(s.inside), nats.Name("fmp serve"), nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond)}
+	opts := []nats.Option{nats.InProcessServer(s.inside), nats.Name("fmp serve"), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50 * time.Millisecond)}
 	if o.Token != "" {
 		opts = append(opts, nats.Token(o.Token))
 	}
@@ -157,7 +160,8 @@ func (s *Store) connect(o Options) (err error) {
 // available. Servers on other machines must have TLS under any scheme of their URLs: the connection carries credentials and
 // uploads. Credentials must be readable by their owner alone ([identity.ReadSecret]).
 func Connect(o Options, name string) (*nats.Conn, error) {
-	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second)}
+	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),
+		nats.ReconnectJitter(250*time.Millisecond, time.Second)}
 	if !encrypted(o.URL) {
 		// Servers may name further ones, on other machines.
 		opts = append(opts, nats.IgnoreDiscoveredServers(), nats.SetCustomDialer(dialer{}))
@@ -359,7 +363,8 @@ func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyVal
 
 // watch yields the entries after a revision, which it keeps at the last one it yielded. It reports whether there are no more, or the
 // caller wants no more; false without an error is a silence.
-func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64, yield func(jetstream.KeyValueEntry, error) bool) (done bool, err error) {
+func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64, yield func(jetstream.KeyValueEntry, error) bool) (done bool,
+	err error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	silence := time.AfterFunc(quiet, cancel)

@@ -15,7 +15,8 @@ import (
 )
 
 func record(client, upload string) *Record {
-	return &Record{Receipt: wire.Receipt{Client: client, Upload: upload, Time: time.Unix(1, 2).UTC()}, Signature: []byte("s"), N: 3, Data: []byte("line one\nline two " + upload)}
+	return &Record{Receipt: wire.Receipt{Client: client, Upload: upload, Time: time.Unix(1, 2).UTC()}, Signature: []byte("s"), N: 3,
+		Data: []byte("line one\nline two " + upload)}
 }
 
 // TestStore: a record is there once, whole, after a restart too; a second one of the client is refused unless it says which one
@@ -54,7 +55,8 @@ func TestStore(t *testing.T) {
 	}
 	defer s.Close()
 	got, err := s.Get(t.Context(), "a / ü")
-	if want := record("a / ü", "3"); err != nil || string(got.Data) != string(want.Data) || got.Receipt != want.Receipt || got.N != 3 || string(got.Signature) != "s" {
+	if want := record("a / ü", "3"); err != nil || string(got.Data) != string(want.Data) || got.Receipt != want.Receipt || got.N != 3 ||
+		string(got.Signature) != "s" {
 		t.Errorf("after a restart: %+v, %v", got, err)
 	}
 	v, err := s.Versions(t.Context())
@@ -117,8 +119,10 @@ func TestCluster(t *testing.T) {
 	}
 	var servers []*natsserver.Server
 	for i := range 3 {
-		o := &natsserver.Options{ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i], JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: maxPayload,
-			Cluster: natsserver.ClusterOpts{Name: "fmp", Host: "127.0.0.1", Port: ports[3+i]}, Routes: natsserver.RoutesFromStr(strings.Join(routes, ","))}
+		o := &natsserver.Options{ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i], JetStream: true, StoreDir: t.TempDir(),
+			NoSigs: true, NoLog: true, MaxPayload: maxPayload,
+			Cluster: natsserver.ClusterOpts{Name: "fmp", Host: "127.0.0.1", Port: ports[3+i]},
+			Routes:  natsserver.RoutesFromStr(strings.Join(routes, ","))}
 		s, err := natsserver.NewServer(o)
 		if err != nil {
 			t.Fatal(err)

@@ -51,8 +51,9 @@ type Upload struct {
 	Masses *onnxpb.TensorProto `protobuf:"bytes,11,opt,name=masses,proto3" json:"masses,omitempty"`
 	// sha256 of the other fields: 32 bytes.
 	Checksum []byte `protobuf:"bytes,12,opt,name=checksum,proto3" json:"checksum,omitempty"`
-	// Of an upload of moments (format 3), whose points are class means: their scatter within the client's classes, the upper triangle row by row
-	// [dx (dx+1)/2] or a factor of it [rank, dx], float32, float16 or int8, in raw_data; and its scale, float32, for int8 only: [dx] or [rank].
+	// Of an upload of moments (format 3), whose points are class means: their scatter within the client's classes, the upper triangle row by
+	// row [dx (dx+1)/2] or a factor of it [rank, dx], float32, float16 or int8, in raw_data; and its scale, float32, for int8 only: [dx] or
+	// [rank].
 	Scatter      *onnxpb.TensorProto `protobuf:"bytes,13,opt,name=scatter,proto3" json:"scatter,omitempty"`
 	ScatterScale *onnxpb.TensorProto `protobuf:"bytes,14,opt,name=scatter_scale,json=scatterScale,proto3" json:"scatter_scale,omitempty"`
 	// Degrees of freedom of the scatter.
@@ -222,8 +223,8 @@ func (x *Upload) GetPointClasses() []uint32 {
 	return nil
 }
 
-// Release is a client's message of a private round: class sums in whole numbers (package privacy), with noise where the client adds it, or, where two
-// servers do, a share of them (package prio). It states no number of images.
+// Release is a client's message of a private round: class sums in whole numbers (package privacy), with noise where the client adds it, or,
+// where two servers do, a share of them (package prio). It states no number of images.
 type Release struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of this format: 2, so that neither message is taken for the other.
@@ -245,8 +246,8 @@ type Release struct {
 	Points   uint32  `protobuf:"varint,13,opt,name=points,proto3" json:"points,omitempty"`
 	// sha256 of the other fields: 32 bytes.
 	Checksum []byte `protobuf:"bytes,14,opt,name=checksum,proto3" json:"checksum,omitempty"`
-	// In place of values where noise is two-servers: which of the two the share is for, 0 the leader and 1 the helper; the nonce (16 bytes) and the public part
-	// that the two messages have in common; and the share.
+	// In place of values where noise is two-servers: which of the two the share is for, 0 the leader and 1 the helper; the nonce (16 bytes)
+	// and the public part that the two messages have in common; and the share.
 	Server        uint32 `protobuf:"varint,15,opt,name=server,proto3" json:"server,omitempty"`
 	Nonce         []byte `protobuf:"bytes,16,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	PublicShare   []byte `protobuf:"bytes,17,opt,name=public_share,json=publicShare,proto3" json:"public_share,omitempty"`
@@ -499,7 +500,8 @@ func file_pipeline_federate_uploadpb_upload_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_federate_uploadpb_upload_proto_rawDesc), len(file_pipeline_federate_uploadpb_upload_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_federate_uploadpb_upload_proto_rawDesc),
+				len(file_pipeline_federate_uploadpb_upload_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   2,
 			NumExtensions: 0,

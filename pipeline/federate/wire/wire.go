@@ -97,10 +97,12 @@ func (d *Description) Check() error {
 		return errors.New("the round's description has no Ed25519 key of the server")
 	}
 	if d.GraphBytes < 1 || d.MaxBytes < 1 || d.Deadline.IsZero() || d.Now.IsZero() {
-		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of %d, now %v and the deadline %v; want all four", d.GraphBytes, d.MaxBytes, d.Now, d.Deadline)
+		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of %d, now %v and the deadline %v; want all four",
+			d.GraphBytes, d.MaxBytes, d.Now, d.Deadline)
 	}
 	if d.Calibrate < 0 || d.Calibrate > mostCalibrate || d.Calibrate > 0 && d.Privacy != nil {
-		return fmt.Errorf("the round's description asks for %d calibration points; want 0 to %d, and 0 of a private round", d.Calibrate, mostCalibrate)
+		return fmt.Errorf("the round's description asks for %d calibration points; want 0 to %d, and 0 of a private round", d.Calibrate,
+			mostCalibrate)
 	}
 	if d.Privacy != nil {
 		if err := d.Privacy.Check(); err != nil {
@@ -108,7 +110,8 @@ func (d *Description) Check() error {
 		}
 	}
 	if two := d.Privacy != nil && d.Privacy.Noise == privacy.TwoServers; two != (d.Server == Leader || d.Server == Helper) {
-		return fmt.Errorf("the round's description says that its server is %.20q, with privacy %v; want %s or %s where there are two, and nothing elsewhere", d.Server, d.Privacy, Leader, Helper)
+		return fmt.Errorf("the round's description says that its server is %.20q, with privacy %v; want %s or %s where there are two, and "+
+			"nothing elsewhere", d.Server, d.Privacy, Leader, Helper)
 	}
 	return nil
 }
@@ -130,9 +133,11 @@ type Receipt struct {
 }
 
 func (r *Receipt) statement() identity.Statement {
-	s := identity.Statement{Purpose: identity.Receipt, Round: r.Round, Client: r.Client, Graph: r.Graph, Content: r.Upload, Time: r.Time.UnixNano()}
+	s := identity.Statement{Purpose: identity.Receipt, Round: r.Round, Client: r.Client, Graph: r.Graph, Content: r.Upload,
+		Time: r.Time.UnixNano()}
 	if b := r.Spent; b != nil {
-		s.Spent = fmt.Sprintf("epsilon=%v delta=%v unit=%s relation=%s noise=%s points=%d", b.Epsilon, b.Delta, b.Unit, b.Relation, b.Noise, b.Points)
+		s.Spent = fmt.Sprintf("epsilon=%v delta=%v unit=%s relation=%s noise=%s points=%d", b.Epsilon, b.Delta, b.Unit, b.Relation, b.Noise,
+			b.Points)
 	}
 	return s
 }
@@ -171,7 +176,8 @@ func (d *Description) Headers(key *identity.Key, upload []byte) (headers map[str
 // Accept returns an error unless a receipt is the round's server's for an upload of a digest that a client sent.
 func (d *Description) Accept(r *Receipt, client, digest string) error {
 	if r.Round != d.Round || r.Client != client || r.Graph != d.Graph || r.Upload != digest {
-		return fmt.Errorf("the receipt is for upload %.80s of %.128q in round %d; sent was %s of %q in round %d", r.Upload, r.Client, r.Round, digest, client, d.Round)
+		return fmt.Errorf("the receipt is for upload %.80s of %.128q in round %d; sent was %s of %q in round %d", r.Upload, r.Client, r.Round,
+			digest, client, d.Round)
 	}
 	if (r.Spent == nil) != (d.Privacy == nil) || r.Spent != nil && *r.Spent != *d.Privacy {
 		return fmt.Errorf("the receipt says that %v was spent; the round states %v", r.Spent, d.Privacy)

@@ -113,7 +113,8 @@ func decodeJob(data []byte) (Job, error) {
 		{j.Run || aMembers.MatchString(j.Members), "members", j.Members, aMembers.String()},
 		{j.Predictor == "" || aDigest.MatchString(j.Predictor), "predictor", j.Predictor, aDigest.String()},
 		{j.Open == "" || aDigest.MatchString(j.Open), "open", j.Open, aDigest.String()},
-		{slices.Contains([]string{"", "default", "untrained"}, o.Predictor), "options.predictor", o.Predictor, "default and untrained; files go by digest"},
+		{slices.Contains([]string{"", "default", "untrained"}, o.Predictor), "options.predictor", o.Predictor,
+			"default and untrained; files go by digest"},
 		{slices.Contains([]string{"", "default", "none"}, o.Open), "options.open", o.Open, "default and none; files go by digest"},
 		{o.Threads == 0, "options.threads", o.Threads, "0: they are the worker's own"},
 	} {
@@ -145,7 +146,8 @@ func decodePart(data []byte) (p pool.Part, err error) {
 	}
 	const most = math.MaxInt32
 	if m.Format != format || m.From >= m.To || m.To > most {
-		return p, fmt.Errorf("part: format %d, %d to %d; allowed: format %d (programs of one release on both sides), from below to, up to %d", m.Format, m.From, m.To, format, most)
+		return p, fmt.Errorf("part: format %d, %d to %d; allowed: format %d (programs of one release on both sides), from below to, up to %d",
+			m.Format, m.From, m.To, format, most)
 	}
 	p = pool.Part{Chains: m.Chains, From: int(m.From), To: int(m.To)}
 	if m.Honest == nil && m.Probability == nil {

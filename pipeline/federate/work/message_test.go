@@ -20,7 +20,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-var examplePart = pool.Part{From: 10, To: 20, States: &honesty.States{Honest: [][]bool{{true, true, false}, {true, true, true}}, P: []float64{0.25, 0.75}}}
+var examplePart = pool.Part{From: 10, To: 20, States: &honesty.States{Honest: [][]bool{{true, true, false}, {true, true, true}},
+	P: []float64{0.25, 0.75}}}
 
 // TestMessages: what is written is read back, bit for bit.
 func TestMessages(t *testing.T) {
@@ -36,7 +37,8 @@ func TestMessages(t *testing.T) {
 	for _, a := range []answer{
 		{Error: "no such thing"},
 		{Piece: pool.Piece{Proposed: [][]bool{{true, false}, {false, true}}}},
-		{Piece: pool.Piece{Heads: posterior.Ensemble{{D: 2, C: 2, W: []float64{1, math.Copysign(0, -1), 5e-324, math.Pi}}, {D: 2, C: 2, W: []float64{1, 2, 3, 4}}}}},
+		{Piece: pool.Piece{Heads: posterior.Ensemble{{D: 2, C: 2, W: []float64{1, math.Copysign(0, -1), 5e-324, math.Pi}},
+			{D: 2, C: 2, W: []float64{1, 2, 3, 4}}}}},
 		{Files: map[string][]byte{"run.json": []byte("{}"), "results.csv": []byte("a,b\n")}},
 	} {
 		data, err := a.encode()
@@ -65,7 +67,8 @@ func TestHostileMessages(t *testing.T) {
 	huge := tensorOf(t, []bool{true}, 1, 1)
 	huge.Dims = []int64{1 << 20, 1 << 20}
 	states := func(change func(m *workpb.Part)) proto.Message {
-		m := &workpb.Part{Format: format, To: 1, Honest: tensorOf(t, []bool{true, false, true, true}, 2, 2), Probability: tensorOf(t, []float64{0.5, 0.5}, 2)}
+		m := &workpb.Part{Format: format, To: 1, Honest: tensorOf(t, []bool{true, false, true, true}, 2, 2),
+			Probability: tensorOf(t, []float64{0.5, 0.5}, 2)}
 		change(m)
 		return m
 	}
@@ -129,7 +132,8 @@ func TestHostileMessages(t *testing.T) {
 // TestHostileJobs: a job of another version, one that was changed, and one that would have a worker read its own files are refused.
 func TestHostileJobs(t *testing.T) {
 	graph := fmt.Sprintf("%064x", 1)
-	good := Job{Format: format, Sampling: Sampling{Store: "fmp-1-0123", Replicas: 1, Round: 1, Graph: graph, Members: membersName(nil), Options: pool.Options{Samples: 5}}, Input: inputName(nil)}
+	good := Job{Format: format, Sampling: Sampling{Store: "fmp-1-0123", Replicas: 1, Round: 1, Graph: graph, Members: membersName(nil),
+		Options: pool.Options{Samples: 5}}, Input: inputName(nil)}
 	encode := func(j Job, sign bool) []byte {
 		if sign {
 			j.ID = j.digest()

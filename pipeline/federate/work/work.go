@@ -55,7 +55,8 @@ func newQueue(ctx context.Context, st *store.Store) (q queue, err error) {
 }
 
 func makeStream(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
-	s, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: stream, Subjects: []string{subject}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas})
+	s, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: stream, Subjects: []string{subject},
+		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas})
 	if err != nil {
 		return nil, fmt.Errorf("job queue: %w", err)
 	}
@@ -227,7 +228,8 @@ func (w *Worker) Run(ctx context.Context, replicas int) error {
 	for {
 		s, err := makeStream(ctx, js, replicas)
 		if err == nil {
-			c, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: Silence})
+			c, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumer, AckPolicy: jetstream.AckExplicitPolicy,
+				AckWait: Silence})
 		}
 		if err == nil {
 			break

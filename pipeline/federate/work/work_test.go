@@ -113,7 +113,8 @@ func TestRedelivered(t *testing.T) {
 		go func() { _ = w.Run(ctx, 1) }()
 		return w
 	}
-	for _, text := range []string{"gob", `{"format":1,"id":"","store":"fmp-test"}`, `{"format":2}`} { // nobody's, and another release's; workers go on
+	// nobody's, and another release's; workers go on
+	for _, text := range []string{"gob", `{"format":1,"id":"","store":"fmp-test"}`, `{"format":2}`} {
 		if _, err := q.js.Publish(ctx, subject, []byte(text)); err != nil {
 			t.Fatal(err)
 		}

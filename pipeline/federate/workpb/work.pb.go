@@ -309,7 +309,8 @@ func file_pipeline_federate_workpb_work_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_federate_workpb_work_proto_rawDesc), len(file_pipeline_federate_workpb_work_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_federate_workpb_work_proto_rawDesc),
+				len(file_pipeline_federate_workpb_work_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   3,
 			NumExtensions: 0,

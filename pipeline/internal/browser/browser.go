@@ -66,8 +66,10 @@ func New(t *testing.T) *Browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
+		"--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{fromUs, toUs} // descriptors 3 and 4
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -232,16 +234,18 @@ func (b *Browser) Shoot(path string) {
 	}
 }
 
-// LayoutFaults is an expression whose value lists the faults of a page's layout: a page wider than its window, a picture's words outside the picture, on
-// top of each other, or too small to read.
+// LayoutFaults is an expression whose value lists the faults of a page's layout: a page wider than its window, a picture's words outside
+// the picture, on top of each other, or too small to read.
 const LayoutFaults = `(() => {
 	document.querySelectorAll('details').forEach(d => d.open = true);
 	const out = [], wide = document.documentElement.clientWidth;
-	if (document.documentElement.scrollWidth > wide) out.push('the page is ' + document.documentElement.scrollWidth + ' wide, the window ' + wide);
+	if (document.documentElement.scrollWidth > wide)
+		out.push('the page is ' + document.documentElement.scrollWidth + ' wide, the window ' + wide);
 	for (const e of document.querySelectorAll('body *')) {
 		if (e.closest('.scroll, pre, svg')) continue;
 		const r = e.getBoundingClientRect();
-		if (r.width > 0 && (r.right > wide + 1 || r.left < -1)) out.push(e.tagName + ' reaches from ' + r.left + ' to ' + r.right + ': ' + e.textContent.trim().slice(0, 40));
+		if (r.width > 0 && (r.right > wide + 1 || r.left < -1))
+			out.push(e.tagName + ' reaches from ' + r.left + ' to ' + r.right + ': ' + e.textContent.trim().slice(0, 40));
 	}
 	for (const s of document.querySelectorAll('svg')) {
 		const box = s.getBoundingClientRect(), name = s.getAttribute('aria-label'), words = [];
@@ -269,8 +273,10 @@ func (b *Browser) Resize(width int, dark bool) {
 	if dark {
 		scheme = "dark"
 	}
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+		nil)
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}},
+		nil)
 }
 
 // Choose sets the files of a file input, or the folder of one that takes folders.
@@ -314,8 +320,8 @@ func (b *Browser) Until(expression string) {
 	}
 }
 
-// Axe returns the faults of accessibility (WCAG 2.2) that axe-core finds in the page; none, with a line in the log, where FMP_AXE does not name axe.min.js
-// (npm install axe-core).
+// Axe returns the faults of accessibility (WCAG 2.2) that axe-core finds in the page; none, with a line in the log, where FMP_AXE does not
+// name axe.min.js (npm install axe-core).
 func (b *Browser) Axe() (found []string) {
 	b.T.Helper()
 	path := os.Getenv("FMP_AXE")
@@ -328,6 +334,7 @@ func (b *Browser) Axe() (found []string) {
 		b.T.Fatal(err)
 	}
 	b.Eval(string(axe)+"; 0", nil)
-	b.Eval(`axe.run().then(r => r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html.slice(0, 200) + " " + n.failureSummary).join(" | ").slice(0, 600)))`, &found)
+	b.Eval(`axe.run().then(r => r.violations.map(v => v.id + ": " + 
+		v.nodes.map(n => n.html.slice(0, 200) + " " + n.failureSummary).join(" | ").slice(0, 600)))`, &found)
 	return found
 }

@@ -12,13 +12,12 @@
 // a client has an effect where (N k log(R0/R1) - k log(N k))/2 > log 19, the Bayesian information criterion (Schwarz 1978) at a prior
 // probability of .05, and where the F statistic ((R0 - R1)/k)/s^2 of k and (N-1) k degrees of freedom is beyond what one of M clients
 // without an effect reaches with a probability of .05 (Bonferroni). Neither has a scale of its own: classes that differ from the others'
-// each in its own way, as false names make them, raise R1 as much as R0. Its classes must lie apart as the others' do: means that are alike for all classes have a
-// shift, and no classes. The effect is b (1 - 1/F) (James and Stein 1961), with
-// s^2 = R1/((N-1) k).
-// The median stands while fewer than half of a class's holders are wrong, or from another camera.
+// each in its own way, as false names make them, raise R1 as much as R0. Its classes must lie apart as the others' do: means that are alike
+// for all classes have a shift, and no classes. The effect is b (1 - 1/F) (James and Stein 1961), with s^2 = R1/((N-1) k). The median
+// stands while fewer than half of a class's holders are wrong, or from another camera.
 //
-// Where half of the clients differ by the F test and are not found in this way, all have an effect: e_mc has a variance of its own for each client, T is
-// of low rank plus a multiple of I, and all are estimated by evidence (shrinkage).
+// Where half of the clients differ by the F test and are not found in this way, all have an effect: e_mc has a variance of its own for each
+// client, T is of low rank plus a multiple of I, and all are estimated by evidence (shrinkage).
 //
 // The covariance of effects over clients is that of those found, of low rank (Effects.Covariance); a client to come has an effect of
 // that covariance.
@@ -134,7 +133,8 @@ func Of(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 	cells := make([][]cell, len(sets))
 	for m, set := range sets {
 		if set.Dx != dx || set.C != sets[0].C {
-			return nil, fmt.Errorf("client effects: the class means of client %d have %d numbers and %d classes; want %d and %d", m, set.Dx, set.C, dx, sets[0].C)
+			return nil, fmt.Errorf("client effects: the class means of client %d have %d numbers and %d classes; want %d and %d", m, set.Dx, set.C,
+				dx, sets[0].C)
 		}
 		cells[m] = means(set, white)
 	}
@@ -322,7 +322,8 @@ type difference struct {
 	slope         float64
 }
 
-// compare returns a client's difference, nil where too few classes are held by others too. own is the effect that its means in ref are without.
+// compare returns a client's difference, nil where too few classes are held by others too. own is the effect that its means in ref are
+// without.
 func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 	var weights, images []float64
 	var rows, refs [][]float64
@@ -374,7 +375,8 @@ func effect(m int, own []float64, cells []cell, ref []reference, tail float64) (
 		return nil, 1
 	}
 	k := float64(len(d.mean))
-	if !(d.r1 > 0) || d.cells*k*math.Log(d.r0/d.r1)-k*math.Log(d.cells*k) <= 2*math.Log(1/prior-1) || !(d.tail < tail) || d.slope < leastSlope {
+	if !(d.r1 > 0) || d.cells*k*math.Log(d.r0/d.r1)-k*math.Log(d.cells*k) <= 2*math.Log(1/prior-1) || !(d.tail < tail) ||
+		d.slope < leastSlope {
 		return nil, 1
 	}
 	floats.Scale(1-1/d.statistic, d.mean)

@@ -220,8 +220,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestMostDiffer: where every client has an effect of its own, shrinkage estimates them better than a client's mean does, by little where all clients
-// hold all classes and by much where classes are missing.
+// TestMostDiffer: where every client has an effect of its own, shrinkage estimates them better than a client's mean does, by little where
+// all clients hold all classes and by much where classes are missing.
 func TestMostDiffer(t *testing.T) {
 	few := func(m, c int) bool { return (c+m)%3 != 0 }
 	for name, held := range map[string]func(m, c int) bool{"all classes": all, "some classes": few} {

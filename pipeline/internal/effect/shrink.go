@@ -38,7 +38,8 @@ type shrinkage struct {
 
 // shrink fits the model to the cells of clients that are in.
 func shrink(cells [][]cell, classes, k int) (*shrinkage, error) {
-	s := &shrinkage{cells: cells, k: k, shift: make([][]float64, len(cells)), noise: make([]float64, len(cells)), mean: make([][]float64, classes), vary: make([]float64, classes)}
+	s := &shrinkage{cells: cells, k: k, shift: make([][]float64, len(cells)), noise: make([]float64, len(cells)),
+		mean: make([][]float64, classes), vary: make([]float64, classes)}
 	var total, square float64
 	centre := make([]float64, k)
 	for _, of := range cells {

@@ -8,7 +8,8 @@ import (
 	"fmp/models/rng"
 )
 
-// TestShrinkLiar: a client whose class means differ each in its own way is noisy, and has a smaller effect than the mean of its differences.
+// TestShrinkLiar: a client whose class means differ each in its own way is noisy, and has a smaller effect than the mean of its
+// differences.
 func TestShrinkLiar(t *testing.T) {
 	r := rng.New(1, "liar")
 	const k = 12

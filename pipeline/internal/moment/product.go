@@ -39,7 +39,8 @@ func Gram(scale float64, x *mat.Dense) *mat.SymDense {
 	rows(k, n*k*k, func(from, to int) {
 		left := blas64.General{Rows: n, Cols: to - from, Stride: a.Stride, Data: a.Data[from:]}
 		right := blas64.General{Rows: n, Cols: k - from, Stride: a.Stride, Data: a.Data[from:]}
-		dense.Gemm(blas.Trans, blas.NoTrans, scale, left, right, 0, blas64.General{Rows: to - from, Cols: k - from, Stride: c.Stride, Data: c.Data[from*c.Stride+from:]})
+		dense.Gemm(blas.Trans, blas.NoTrans, scale, left, right, 0, blas64.General{Rows: to - from, Cols: k - from, Stride: c.Stride,
+			Data: c.Data[from*c.Stride+from:]})
 	})
 	for i := range k {
 		for j := range i {

@@ -145,7 +145,8 @@ var Attacks = []Attack{
 			}
 		})
 	}},
-	{"little", "all means one standard deviation of the honest clients' means from their mean, in each coordinate (Baruch et al. 2019, arXiv:1902.06156)", func(a *attacker, m int) {
+	{"little", "all means one standard deviation of the honest clients' means from their mean, in each coordinate (Baruch et al. 2019, " +
+		"arXiv:1902.06156)", func(a *attacker, m int) {
 		a.each(m, func(c int, mean []float64) { a.little(c, mean) })
 	}},
 	{"copy", "an honest client's upload, the same for all bad clients", func(a *attacker, m int) { a.replace(m, a.bad) }},

@@ -103,7 +103,8 @@ func TestBoundedInfluence(t *testing.T) {
 				for _, multiple := range multiples {
 					s, j := r.attacked(t, i, multiple)
 					if s.ACC < acc || s.NLL > nll {
-						t.Errorf("at %g times the mass: accuracy %.3f, NLL %.3f; want %.3f and %.3f; P(honest) %.2f, counted %.0f of %.0f", multiple, s.ACC, s.NLL, acc, nll, j.Honest[0], j.Counted[0], j.Claimed[0])
+						t.Errorf("at %g times the mass: accuracy %.3f, NLL %.3f; want %.3f and %.3f; P(honest) %.2f, counted %.0f of %.0f", multiple, s.ACC,
+							s.NLL, acc, nll, j.Honest[0], j.Counted[0], j.Claimed[0])
 					}
 				}
 			})

@@ -69,8 +69,8 @@ type momentsBench struct {
 	toward []float32 // the direction of length 1 of false scatters
 }
 
-// RunMoments measures attacks on uploads of moments: those on class means, with calibration points under the next class's name, and on the scatter.
-// The first row is without attack.
+// RunMoments measures attacks on uploads of moments: those on class means, with calibration points under the next class's name, and on the
+// scatter. The first row is without attack.
 func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]MomentsRow, error) {
 	b := &momentsBench{bench: bench{Options: o, p: p, labels: p.Data.TestLabels}}
 	if o.Test > 0 && o.Test < len(b.labels) {
@@ -111,7 +111,8 @@ func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]Momen
 }
 
 // attacked adds the scores of one repeat of attack i, 0 for none, to a row.
-func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int, clients []discriminant.Client, repeat int, oracle metric.Scores) error {
+func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int, clients []discriminant.Client, repeat int,
+	oracle metric.Scores) error {
 	bad := b.Bad
 	if i == 0 {
 		bad = 0
@@ -185,11 +186,12 @@ func (b *momentsBench) attack(i int, clients []discriminant.Client, repeat int) 
 	return clients
 }
 
-// standardised returns the clients' class means, with the mean of all taken away and each coordinate in its standard deviation within classes, and the
-// variances of class means in these coordinates, in which attacks are made.
+// standardised returns the clients' class means, with the mean of all taken away and each coordinate in its standard deviation within
+// classes, and the variances of class means in these coordinates, in which attacks are made.
 func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, centre, scale []float64) {
 	k, c := clients[0].Means.Dx, clients[0].Means.C
-	u = honesty.Uploads{Clients: len(clients), Classes: c, K: k, Masses: make([]float64, len(clients)*c), Means: make([]float64, len(clients)*c*k)}
+	u = honesty.Uploads{Clients: len(clients), Classes: c, K: k, Masses: make([]float64, len(clients)*c),
+		Means: make([]float64, len(clients)*c*k)}
 	centre, scale, lambda = make([]float64, k), make([]float64, k), make([]float64, k)
 	var total, dof float64
 	for m, o := range clients {
@@ -251,8 +253,10 @@ func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
 }
 
 // moments returns the scores of the posterior of uploads of moments; without honesty a client's images count as claimed.
-func (b *momentsBench) moments(ctx context.Context, clients []discriminant.Client, repeat int, judged bool) (metric.Scores, *posterior.Judgement, error) {
-	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat)}, Honesty: judged, Threads: b.Threads}
+func (b *momentsBench) moments(ctx context.Context, clients []discriminant.Client, repeat int, judged bool) (metric.Scores,
+	*posterior.Judgement, error) {
+	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat)},
+		Honesty: judged, Threads: b.Threads}
 	if known := b.p.Config.Extractor.Kappa; len(known) == 2 {
 		o.Kappa = discriminant.Kappa{Median: known[0], Deviation: known[1]}
 	}

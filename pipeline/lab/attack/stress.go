@@ -149,7 +149,8 @@ func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 
 // score returns the scores of the FMP posterior given uploads.
 func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
-	in := rival.Input{Clients: sets, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads}
+	in := rival.Input{Clients: sets, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat),
+		Threads: b.Threads}
 	if b.white != nil {
 		in.Open, in.Soft, in.Scope = b.p.Tools.Open, sets, posterior.ScopeOpen
 	} else {

@@ -132,7 +132,8 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 	if v == nil || c.Privacy.Epsilon == 0 {
 		return nil, fmt.Errorf("audit: the run is not private; set privacy.epsilon")
 	}
-	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: c.Privacy.Unit, Relation: c.Privacy.Relation, Noise: c.Privacy.Noise, Points: c.Federation.Points}
+	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: c.Privacy.Unit, Relation: c.Privacy.Relation,
+		Noise: c.Privacy.Noise, Points: c.Federation.Points}
 	bank := p.Data.Clients
 	w, err := v.Rows(ctx, bank.Features)
 	if err != nil {
@@ -207,14 +208,16 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 
 // canaries returns the contributions of twice as many units as a round has, and the groups of them in one release: all of them or, where
 // clients add their own noise, those of each client.
-func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float64, round int, seed uint64) (units []*privacy.Release, groups [][]int, err error) {
+func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float64, round int, seed uint64) (units []*privacy.Release,
+	groups [][]int, err error) {
 	c, k, bank := p.Config.Federation, p.Tools.Private.K(), p.Data.Clients
 	clients, points := c.Clients, 2*c.Points
 	if b.Unit == privacy.Client {
 		clients, points = 2*c.Clients, c.Points
 	}
 	if need, have := clients*points, bank.Len(); need > have {
-		return nil, nil, fmt.Errorf("audit: canaries are twice a round's images, %d, and the clients' part has %d; lower federation.clients or federation.points", need, have)
+		return nil, nil, fmt.Errorf("audit: canaries are twice a round's images, %d, and the clients' part has %d; lower federation.clients "+
+			"or federation.points", need, have)
 	}
 	rows, err := bank.Partition(rng.New(seed, "audit", "clients", round), clients, points, alpha)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"fmp/models/rng"
 )
 
-// TestLowerBound: guesses of a mechanism that answers truly with probability e^eps/(1 + e^eps) prove at most eps, nearly always, and not much less
-// where there are many; guesses at random prove nothing.
+// TestLowerBound: guesses of a mechanism that answers truly with probability e^eps/(1 + e^eps) prove at most eps, nearly always, and not
+// much less where there are many; guesses at random prove nothing.
 func TestLowerBound(t *testing.T) {
 	for _, epsilon := range []float64{0, 0.5, 2, 4} {
 		q := 1 / (1 + math.Exp(-epsilon))

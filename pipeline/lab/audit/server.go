@@ -19,8 +19,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// Crafted is the attack of a malicious server on one image of a client: a client graph that the server makes for the purpose, run by the client's own program. The server
-// knows every image but that one, and asks of each release whether it was there.
+// Crafted is the attack of a malicious server on one image of a client: a client graph that the server makes for the purpose, run by the
+// client's own program. The server knows every image but that one, and asks of each release whether it was there.
 type Crafted struct {
 	// Name describes the graph.
 	Name string `json:"name"`
@@ -29,7 +29,8 @@ type Crafted struct {
 	// Moved is by how much the image moves the sums before noise, as a multiple of the sensitivity: at most 1.
 	Moved float64 `json:"moved"`
 	Attack
-	// Releases is the number of releases, Guesses that of the ones guessed at, Right of those that were right, Epsilon the lower bound that they prove at Confidence.
+	// Releases is the number of releases, Guesses that of the ones guessed at, Right of those that were right, Epsilon the lower bound that
+	// they prove at Confidence.
 	Releases   int     `json:"releases"`
 	Guesses    int     `json:"guesses"`
 	Right      int     `json:"right"`
@@ -44,13 +45,14 @@ const (
 	perRound = 50
 )
 
-// RunServer attacks a client of a private round as a server does that makes the client graph: with the numbers of an approved graph's tail chosen against one image, with
-// extractors that move other images' rows, give no number or fail for that image, and with graphs that a client must refuse. Seen is the view of one server: in a round
-// with noise of the clients' own a client's release, with two servers the sum with the other's noise. A server that is trusted with the noise sees the sums as they are, and there
-// is nothing to be audited.
+// RunServer attacks a client of a private round as a server does that makes the client graph: with the numbers of an approved graph's tail
+// chosen against one image, with extractors that move other images' rows, give no number or fail for that image, and with graphs that a
+// client must refuse. Seen is the view of one server: in a round with noise of the clients' own a client's release, with two servers the
+// sum with the other's noise. A server that is trusted with the noise sees the sums as they are, and there is nothing to be audited.
 func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafted, error) {
 	c := p.Config
-	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: privacy.Example, Relation: c.Privacy.Relation, Noise: c.Privacy.Noise, Points: c.Federation.Points}
+	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: privacy.Example, Relation: c.Privacy.Relation,
+		Noise: c.Privacy.Noise, Points: c.Federation.Points}
 	if b.Noise == privacy.Trusted || c.Privacy.Unit != privacy.Example {
 		return nil, nil
 	}
@@ -221,7 +223,8 @@ func node(op string, in []string, out string, attrs ...onnx.Attr) *onnx.Node {
 	return &onnx.Node{Name: "audit/" + out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}
 }
 
-// behind is nodes behind an extractor's features "honest" [n, dx], with "white" [n, 1], 1 for a white image and -1 for others, and the constant "one"; the last gives "crafted".
+// behind is nodes behind an extractor's features "honest" [n, dx], with "white" [n, 1], 1 for a white image and -1 for others, and the
+// constant "one"; the last gives "crafted".
 type behind []*onnx.Node
 
 // put returns an extractor with the nodes behind it.

@@ -133,7 +133,8 @@ func (c *Classes) Pool(ctx context.Context) (int, error) {
 	if len(bad) > 0 {
 		return 0, bad[0]
 	}
-	r, err := pool.New(uploads, graph, f, pool.Options{Predictor: c.file("conjugate.onnx"), Open: "none", Samples: c.Samples, Seed: 1, Threads: 1})
+	r, err := pool.New(uploads, graph, f, pool.Options{Predictor: c.file("conjugate.onnx"), Open: "none", Samples: c.Samples, Seed: 1,
+		Threads: 1})
 	if err != nil {
 		return 0, err
 	}

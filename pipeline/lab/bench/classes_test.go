@@ -15,7 +15,8 @@ func TestClasses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a training behind 520 features")
 	}
-	c := Classes{Dir: t.TempDir(), C: 520, Dx: 520, Rows: 4160, Clients: 12, Images: 300, Steps: 1, Samples: 40, Separation: 0.4, Engine: orttest.New(t)}
+	c := Classes{Dir: t.TempDir(), C: 520, Dx: 520, Rows: 4160, Clients: 12, Images: 300, Steps: 1, Samples: 40, Separation: 0.4,
+		Engine: orttest.New(t)}
 	if err := c.Train(t.Context()); err != nil {
 		t.Fatal(err)
 	}

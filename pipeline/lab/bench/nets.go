@@ -182,7 +182,8 @@ func mobileNetV2() (*onnx.Model, error) {
 	relu6 := func(x build.Ref) build.Ref { return l.Op("Clip", []build.Ref{x, low, high}) }
 	x = relu6(l.conv(x, 3, 32, 3, 2, 1))
 	in := 32
-	for _, s := range []struct{ t, c, n, s int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}} {
+	for _, s := range []struct{ t, c, n, s int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2},
+		{6, 320, 1, 1}} {
 		for i := range s.n {
 			stride, wide, y := 1, in*s.t, x
 			if i == 0 {
@@ -216,7 +217,8 @@ func tinyViT() (*onnx.Model, error) {
 		for i := range one.F32() {
 			one.F32()[i] = 1
 		}
-		return l.Op("LayerNormalization", []build.Ref{x, l.Param(fmt.Sprint("g", l.n), one), l.Param(fmt.Sprint("s", l.n), onnx.ZerosF32(d))}, onnx.IntAttr("axis", -1))
+		return l.Op("LayerNormalization", []build.Ref{x, l.Param(fmt.Sprint("g", l.n), one), l.Param(fmt.Sprint("s", l.n), onnx.ZerosF32(d))},
+			onnx.IntAttr("axis", -1))
 	}
 	split := func(x build.Ref, perm ...int) build.Ref {
 		return l.Transpose(l.Reshape(x, 0, 0, heads, d/heads), perm...)

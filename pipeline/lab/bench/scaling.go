@@ -32,21 +32,24 @@ func walls() (out []Work) {
 		}})
 	}
 	for _, s := range [][3]int{{200, 1024, 10}, {2000, 1024, 10}, {2000, dx, 100}, {5000, dx, 1000}, {1_000_000, dx, 10}} {
-		alone(fmt.Sprintf("one fit, %d points of %d features, %d classes", s[0], s[1], s[2]), func(ctx context.Context, _ *Bench) (func() error, io.Closer, error) {
-			do, err := Fit(ctx, s[0], s[1], s[2])
-			return do, nil, err
-		})
+		alone(fmt.Sprintf("one fit, %d points of %d features, %d classes", s[0], s[1], s[2]),
+			func(ctx context.Context, _ *Bench) (func() error, io.Closer, error) {
+				do, err := Fit(ctx, s[0], s[1], s[2])
+				return do, nil, err
+			})
 	}
 	for _, fresh := range []int{100, 1000, 10_000} {
-		alone(fmt.Sprintf("one draw of %d points by attention, given 100", fresh), func(ctx context.Context, b *Bench) (func() error, io.Closer, error) {
-			return Draw(ctx, b.Engine, fresh)
-		})
+		alone(fmt.Sprintf("one draw of %d points by attention, given 100", fresh),
+			func(ctx context.Context, b *Bench) (func() error, io.Closer, error) {
+				return Draw(ctx, b.Engine, fresh)
+			})
 	}
 	for _, uploads := range []int{10_000, 100_000} {
-		alone(fmt.Sprintf("%d uploads of 10 points pooled, 20 heads", uploads), func(ctx context.Context, b *Bench) (func() error, io.Closer, error) {
-			do, err := pooling(ctx, b.Engine, uploads)
-			return do, nil, err
-		})
+		alone(fmt.Sprintf("%d uploads of 10 points pooled, 20 heads", uploads),
+			func(ctx context.Context, b *Bench) (func() error, io.Closer, error) {
+				do, err := pooling(ctx, b.Engine, uploads)
+				return do, nil, err
+			})
 	}
 	return out
 }

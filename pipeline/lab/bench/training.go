@@ -80,7 +80,8 @@ func features(ctx context.Context, b *Bench) ([]Contender, error) {
 		return nil
 	})
 	c.Close = bare.Close
-	return b.with(ctx, append(out, c), map[string]*onnx.Tensor{"x": fed, "model": onnx.NewTensor(data, len(data)), "batch": onnx.NewTensor([]int64{atOnce})}, peer{"features", "onnxruntime from Python"})
+	return b.with(ctx, append(out, c), map[string]*onnx.Tensor{"x": fed, "model": onnx.NewTensor(data, len(data)),
+		"batch": onnx.NewTensor([]int64{atOnce})}, peer{"features", "onnxruntime from Python"})
 }
 
 // trainingStep measures a step of training CIFAR-10's extractor, by stochastic gradient descent with Nesterov momentum.
@@ -101,7 +102,8 @@ func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	for i := range trainBatch {
 		target.F32()[i*classes+i%classes] = 1
 	}
-	feeds := map[string]*onnx.Tensor{models.ImageInput: fed, models.TargetInput: target, models.AllowedInput: onnx.ZerosF32(trainBatch, classes)}
+	feeds := map[string]*onnx.Tensor{models.ImageInput: fed, models.TargetInput: target,
+		models.AllowedInput: onnx.ZerosF32(trainBatch, classes)}
 	t := 0
 	ours := Timed("fmp, on "+b.Engine.Name(), func() error {
 		if _, err := s.Accumulate(feeds); err != nil {
@@ -116,7 +118,8 @@ func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	for i := range labels {
 		labels[i] = int64(i % classes)
 	}
-	return b.with(ctx, []Contender{ours}, map[string]*onnx.Tensor{"x": fed, "y": onnx.NewTensor(labels, trainBatch)}, peer{"extractor", "PyTorch, NCHW"}, peer{"extractor:channels_last", "PyTorch, channels last"})
+	return b.with(ctx, []Contender{ours}, map[string]*onnx.Tensor{"x": fed, "y": onnx.NewTensor(labels, trainBatch)},
+		peer{"extractor", "PyTorch, NCHW"}, peer{"extractor:channels_last", "PyTorch, channels last"})
 }
 
 // taskBatch is the number of tasks of a step of meta-training.
@@ -147,7 +150,8 @@ func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config, run fun
 	for i, v := range labels {
 		y[i] = int64(v)
 	}
-	return b.with(ctx, []Contender{ours}, map[string]*onnx.Tensor{"x": onnx.NewTensor(features, rows, dx), "y": onnx.NewTensor(y, rows)}, peer{kind, "PyTorch"})
+	return b.with(ctx, []Contender{ours}, map[string]*onnx.Tensor{"x": onnx.NewTensor(features, rows, dx), "y": onnx.NewTensor(y, rows)},
+		peer{kind, "PyTorch"})
 }
 
 // predictorStep measures a step of training the predictor by the score of held-out points, as in the paper: two draws of 100 points

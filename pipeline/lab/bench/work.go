@@ -53,7 +53,8 @@ const (
 func Works() []Work {
 	works := []Work{{"product of 512 x 512 matrices, float64, 0.27 GFLOP", products}}
 	for _, n := range []int{100, 300, 1000} {
-		works = append(works, Work{fmt.Sprintf("one fit, %d points", n), func(ctx context.Context, b *Bench) ([]Contender, error) { return fits(ctx, b, "fit", n, 0, 1) }})
+		works = append(works, Work{fmt.Sprintf("one fit, %d points", n),
+			func(ctx context.Context, b *Bench) ([]Contender, error) { return fits(ctx, b, "fit", n, 0, 1) }})
 	}
 	works = append(works,
 		Work{"80 heads, 100 pooled + 200 drawn points", func(ctx context.Context, b *Bench) ([]Contender, error) {
@@ -144,7 +145,8 @@ func fits(ctx context.Context, b *Bench, kind string, shared, own, count int) ([
 			mine = append(mine, p)
 			q := *p
 			q.N += pooled.N
-			q.X, q.Y, q.W = append(q.X[:len(q.X):len(q.X)], pooled.X...), append(q.Y[:len(q.Y):len(q.Y)], pooled.Y...), append(q.W[:len(q.W):len(q.W)], pooled.W...)
+			q.X, q.Y, q.W = append(q.X[:len(q.X):len(q.X)], pooled.X...), append(q.Y[:len(q.Y):len(q.Y)], pooled.Y...),
+				append(q.W[:len(q.W):len(q.W)], pooled.W...)
 			whole = append(whole, &q)
 		}
 	}
@@ -163,7 +165,8 @@ func fits(ctx context.Context, b *Bench, kind string, shared, own, count int) ([
 		files[fmt.Sprint("y", i)] = onnx.NewTensor(p.Y, p.N, p.C)
 		files[fmt.Sprint("w", i)] = onnx.NewTensor(p.W, p.N)
 	}
-	return b.with(ctx, out, files, peer{kind + ":lbfgs", "scikit-learn, lbfgs"}, peer{kind + ":newton-cg", "scikit-learn, newton-cg"}, peer{kind + ":scipy", "scipy, L-BFGS-B"})
+	return b.with(ctx, out, files, peer{kind + ":lbfgs", "scikit-learn, lbfgs"}, peer{kind + ":newton-cg", "scikit-learn, newton-cg"},
+		peer{kind + ":scipy", "scipy, L-BFGS-B"})
 }
 
 // drawn returns count sets of fresh points given seen, from CIFAR-10's predictor.
@@ -234,13 +237,15 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 			for i := 0; i < n; i += 32 { // below the size from which gonum uses several threads
 				rows := blas64.General{Rows: 32, Cols: n, Stride: n, Data: x.Data[i*n:]}
 				for j := 0; j < n; j += 32 {
-					blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, rows, blas64.General{Rows: n, Cols: 32, Stride: n, Data: y.Data[j:]}, 0, blas64.General{Rows: 32, Cols: 32, Stride: n, Data: z.Data[i*n+j:]})
+					blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, rows, blas64.General{Rows: n, Cols: 32, Stride: n, Data: y.Data[j:]}, 0,
+						blas64.General{Rows: 32, Cols: 32, Stride: n, Data: z.Data[i*n+j:]})
 				}
 			}
 			return nil
 		}),
 	}
-	return b.with(ctx, out, map[string]*onnx.Tensor{"x": onnx.NewTensor(x.Data, n, n), "y": onnx.NewTensor(y.Data, n, n)}, peer{"product", "numpy"})
+	return b.with(ctx, out, map[string]*onnx.Tensor{"x": onnx.NewTensor(x.Data, n, n), "y": onnx.NewTensor(y.Data, n, n)},
+		peer{"product", "numpy"})
 }
 
 // predictions measures the mean of the softmaxes of features times heads, ours and that of a graph.
@@ -279,7 +284,8 @@ func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 			in = onnx.NewTensor(converted[float64](features), points, dx)
 		} else {
 			x = g.Input("x", onnx.Float32, points, dx)
-			w, c = g.Param("w", onnx.NewTensor(converted[float32](weights), dx, samples*classes)), g.Param("c", onnx.NewTensor(converted[float32](bias), samples*classes))
+			w, c = g.Param("w", onnx.NewTensor(converted[float32](weights), dx, samples*classes)),
+				g.Param("c", onnx.NewTensor(converted[float32](bias), samples*classes))
 			in = onnx.NewTensor(features, points, dx)
 		}
 		z := g.Op("Gemm", []build.Ref{x, w, c})

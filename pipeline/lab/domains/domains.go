@@ -1,9 +1,9 @@
 // Package domains measures clients that differ: each client's images come from a domain of its own, a kind and severity of corruption
 // (package corrupt), and predictions are for images of a domain of the round, or of a kind that no client has.
 //
-// FMP is compared with methods that read every image's features or statistics of them, as they are and with each client's features less their
-// mean, the simple cure; a test image is then less the mean of unlabelled images of its domain. Rivals have the setting and temperature
-// that are best on the test images themselves.
+// FMP is compared with methods that read every image's features or statistics of them, as they are and with each client's features less
+// their mean, the simple cure; a test image is then less the mean of unlabelled images of its domain. Rivals have the setting and
+// temperature that are best on the test images themselves.
 package domains
 
 import (
@@ -237,7 +237,8 @@ func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []dom
 		if scope != posterior.ScopeAuto {
 			name += ", " + scope + " scope"
 		}
-		in := posterior.Input{Conjugate: k, ClassMeans: means, Open: open, Soft: soft, Scope: scope, Samples: b.Samples, Honesty: true, Seed: b.Seed, Stream: stream, Threads: b.Threads}
+		in := posterior.Input{Conjugate: k, ClassMeans: means, Open: open, Soft: soft, Scope: scope, Samples: b.Samples, Honesty: true,
+			Seed: b.Seed, Stream: stream, Threads: b.Threads}
 		to := in
 		to.Alike = true
 		if err := b.sampled(ctx, name+", all clients alike", to, tests, known); err != nil {
@@ -279,7 +280,8 @@ func (b *bench) sampled(ctx context.Context, name string, in posterior.Input, te
 }
 
 // rival scores a method at the setting and temperature that are best on the test images.
-func (b *bench) rival(ctx context.Context, method, name string, clients []*point.Set, tests []domain, repeat int, known, centred bool) error {
+func (b *bench) rival(ctx context.Context, method, name string, clients []*point.Set, tests []domain, repeat int, known,
+	centred bool) error {
 	m, err := rival.Lookup(method)
 	if err != nil {
 		return err

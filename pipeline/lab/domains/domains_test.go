@@ -65,7 +65,8 @@ func TestCentred(t *testing.T) {
 	}
 	c := centredSet(s)
 	for i := range s.N {
-		if row := c.Row(i); math.Abs(float64(row[0])-float64(i-1)) > 1e-6 || math.Abs(float64(row[1])) > 1e-5 || row[2] != 1 || s.Row(i)[1] != 10 {
+		if row := c.Row(i); math.Abs(float64(row[0])-float64(i-1)) > 1e-6 || math.Abs(float64(row[1])) > 1e-5 || row[2] != 1 ||
+			s.Row(i)[1] != 10 {
 			t.Errorf("row %d is %v, of %v", i, row, s.Row(i))
 		}
 	}

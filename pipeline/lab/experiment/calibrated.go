@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// calibrated is a task without a corpus as rivals of FMP have it in the protocol of that name: they read features as FMP's clients embed them, and
-// choose setting and temperature by the calibration points that FMP's clients send, fitted to their other rows.
+// calibrated is a task without a corpus as rivals of FMP have it in the protocol of that name: they read features as FMP's clients embed
+// them, and choose setting and temperature by the calibration points that FMP's clients send, fitted to their other rows.
 type calibrated struct {
 	task *rival.Task
 	held rival.Held
@@ -21,7 +21,8 @@ type calibrated struct {
 // protocolCalibrated is the name of the protocol.
 const protocolCalibrated = "calibrated"
 
-// embed returns rows as FMP's clients embed them, times the root of their size, so that a penalty has about its strength on standardised features.
+// embed returns rows as FMP's clients embed them, times the root of their size, so that a penalty has about its strength on standardised
+// features.
 func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error) {
 	rows, err := k.Embedded.Of(ctx, features)
 	if err != nil {
@@ -37,7 +38,8 @@ func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error)
 // embedTest returns the test images as rivals have them.
 func (r *running) embedTest(ctx context.Context) (*score.Test, error) {
 	if r.tools.Embedded == nil {
-		return nil, fmt.Errorf("protocol calibrated wants clients that send moments: leave the corpus out (dataset.splits.corpus=0), or choose another protocol")
+		return nil, fmt.Errorf("protocol calibrated wants clients that send moments: leave the corpus out (dataset.splits.corpus=0), or " +
+			"choose another protocol")
 	}
 	t := *r.test
 	var err error

@@ -10,8 +10,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// TestCalibrated: in the protocol calibrated rivals choose by the very images that FMP's clients send as calibration points, which take no part in
-// what they are fitted to, and FMP chooses nothing; hindsight is a bound.
+// TestCalibrated: in the protocol calibrated rivals choose by the very images that FMP's clients send as calibration points, which take no
+// part in what they are fitted to, and FMP chooses nothing; hindsight is a bound.
 func TestCalibrated(t *testing.T) {
 	d := clusters(t, 3, 12, 600, 400)
 	d.Corpus = nil
@@ -76,7 +76,8 @@ func TestCalibrated(t *testing.T) {
 		}
 	}
 	c.Suit()
-	if _, err := inspect(t.Context(), &Prepared{Config: c, Manifest: Manifest{Classes: []string{"a", "b", "c"}}, Data: d, Tools: k, Images: &dataset.Images{H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}}, 1); err != nil {
+	if _, err := inspect(t.Context(), &Prepared{Config: c, Manifest: Manifest{Classes: []string{"a", "b", "c"}}, Data: d, Tools: k,
+		Images: &dataset.Images{H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}}, 1); err != nil {
 		t.Errorf("details of a run whose methods need no compressed points: %v", err)
 	}
 	k.Embedded = nil

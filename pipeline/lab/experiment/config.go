@@ -122,10 +122,12 @@ func (c *Config) Validate() error {
 	}
 	s := c.Dataset.Splits
 	if sum := s.Extractor + s.Corpus + s.Clients; sum > 1+1e-9 {
-		fail("dataset.splits", fmt.Sprintf("%g + %g + %g = %g", s.Extractor, s.Corpus, s.Clients, sum), "a sum of at most 1", "make a part smaller: the parts are disjoint")
+		fail("dataset.splits", fmt.Sprintf("%g + %g + %g = %g", s.Extractor, s.Corpus, s.Clients, sum), "a sum of at most 1",
+			"make a part smaller: the parts are disjoint")
 	}
 	if len(c.Extractor.Mean) != len(c.Extractor.Std) {
-		fail("extractor.mean and extractor.std", fmt.Sprintf("%v and %v", c.Extractor.Mean, c.Extractor.Std), "both empty, or one number a channel in each", "give both")
+		fail("extractor.mean and extractor.std", fmt.Sprintf("%v and %v", c.Extractor.Mean, c.Extractor.Std),
+			"both empty, or one number a channel in each", "give both")
 	}
 	if err := c.Extractor.CheckKappa(); err != nil {
 		errs = append(errs, err)
@@ -139,7 +141,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Tuning.Classes != "" && !c.OpenScope() {
-		fail("tuning.classes", c.Tuning.Classes, "open scope (corpus.dataset or corpus.classes)", "leave it empty: in closed scope tuning tasks are of the corpus's classes")
+		fail("tuning.classes", c.Tuning.Classes, "open scope (corpus.dataset or corpus.classes)",
+			"leave it empty: in closed scope tuning tasks are of the corpus's classes")
 	}
 	if (c.Protocol == "tuned" || c.Protocol == "both") && s.Corpus == 0 {
 		fail("protocol", c.Protocol, "shared or calibrated where dataset.splits.corpus is 0", "give the corpus a part: tuning needs it")

@@ -83,11 +83,14 @@ func TestSuit(t *testing.T) {
 		l2            float64
 		points, fresh int
 		classes       string
-	}{{"digits", 1, 20, 100, ""}, {"mnist", 0.1, 35, 100, ""}, {"cifar10", 7, 10, 100, ""}, {"cifar100", 7, 40, 200, "20"}, {"/my/images", 3, 20, 100, ""}} {
+	}{{"digits", 1, 20, 100, ""}, {"mnist", 0.1, 35, 100, ""}, {"cifar10", 7, 10, 100, ""}, {"cifar100", 7, 40, 200, "20"},
+		{"/my/images", 3, 20, 100, ""}} {
 		c := Default()
 		c.Dataset.Name = x.dataset
-		if keys := c.Suit(); len(keys) < 3 || c.Dataset.Classes != x.classes || c.ERM.L2 != x.l2 || c.Federation.Points != x.points || c.Predictor.Fresh != x.fresh {
-			t.Errorf("%s: %v set to %g, %d and %d; want %g, %d and %d", x.dataset, keys, c.ERM.L2, c.Federation.Points, c.Predictor.Fresh, x.l2, x.points, x.fresh)
+		if keys := c.Suit(); len(keys) < 3 || c.Dataset.Classes != x.classes || c.ERM.L2 != x.l2 || c.Federation.Points != x.points ||
+			c.Predictor.Fresh != x.fresh {
+			t.Errorf("%s: %v set to %g, %d and %d; want %g, %d and %d", x.dataset, keys, c.ERM.L2, c.Federation.Points, c.Predictor.Fresh, x.l2,
+				x.points, x.fresh)
 		}
 		if keys := c.Suit(); keys != nil {
 			t.Errorf("%s: a second call changed %v", x.dataset, keys)

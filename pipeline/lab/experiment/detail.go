@@ -213,7 +213,8 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	}
 	out := make([]Example, len(chosen))
 	for k, i := range chosen {
-		x := Example{Index: i, Label: p.Data.TestLabels[i], Mean: mean[i*classes : (i+1)*classes], Entropy: total[i], Disagreement: total[i] - inner[i]}
+		x := Example{Index: i, Label: p.Data.TestLabels[i], Mean: mean[i*classes : (i+1)*classes], Entropy: total[i], Disagreement: total[i] -
+			inner[i]}
 		x.Top = make([]int, classes)
 		for j := range x.Top {
 			x.Top[j] = j

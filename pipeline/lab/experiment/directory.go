@@ -77,7 +77,8 @@ func Identity(c Config, models, data map[string]string) (string, error) {
 // deciding returns c without the settings that [Identity] leaves out.
 func (c Config) deciding() Config {
 	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch = "", 0, "", "", "", 0
-	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "", "", "", "" // their digests are in models
+	// their digests are in models
+	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "", "", "", ""
 	if c.Privacy.Model = ""; c.Privacy.Epsilon == 0 {
 		c.Privacy = settings.Privacy{} // without private rounds none of it is read
 	}
@@ -116,7 +117,8 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	old, err := ReadManifest(path)
 	switch {
 	case err == nil && old.Identity != m.Identity:
-		return nil, fmt.Errorf("run directory %s holds another run (%s): give --out another folder, or the same settings to resume it", path, differences(path, old, c, m))
+		return nil, fmt.Errorf("run directory %s holds another run (%s): give --out another folder, or the same settings to resume it", path,
+			differences(path, old, c, m))
 	case errors.Is(err, fs.ErrNotExist):
 		if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !unfinished(e.Name(), RunFile) }) {
 			return nil, fmt.Errorf("run directory %s holds files and no run: give --out a new or empty folder", path)
@@ -361,7 +363,8 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	defer d.mu.Unlock()
 	rs := sortRecords(d.records, cells)
 	if len(rs) != len(cells) {
-		return nil, fmt.Errorf("run directory %s: %d of %d cells are finished; run the same command again to finish the rest", d.Path, len(rs), len(cells))
+		return nil, fmt.Errorf("run directory %s: %d of %d cells are finished; run the same command again to finish the rest", d.Path, len(rs),
+			len(cells))
 	}
 	data, err := encodeRecords(rs)
 	if err != nil {
@@ -542,7 +545,8 @@ func flatten(c Config) map[string]string {
 }
 
 // CSVHeading holds the column names of [Record.CSV].
-var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll", "brier", "upload_bytes",
+var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll",
+	"brier", "upload_bytes",
 	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy", "disagreement", "temperature",
 	"coverage_top", "coverage_uncertain", "coverage_weights", "membership_auc"}
 

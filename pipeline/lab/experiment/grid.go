@@ -58,7 +58,8 @@ func ParseGrid(data []byte) (*Grid, error) {
 	total := 1
 	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
 		if !slices.Contains(known, k) || strings.HasPrefix(k, "output.") {
-			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)%s", k, suggest.DidYouMean(k, known))
+			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)%s", k,
+				suggest.DidYouMean(k, known))
 		}
 		n := len(g.Vary[k])
 		if n == 0 {

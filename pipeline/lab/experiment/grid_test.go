@@ -11,7 +11,8 @@ import (
 )
 
 func TestGridIsAllCombinations(t *testing.T) {
-	g, err := ParseGrid([]byte("settings:\n  seeds: 2\n  erm: {l2: 7}\nvary:\n  dataset.name: [mnist, cifar10]\n  federation.points: [5, 10, 20]\n"))
+	g, err := ParseGrid([]byte("settings:\n  seeds: 2\n  erm: {l2: 7}\nvary:\n  dataset.name: [mnist, cifar10]\n  federation.points: [5, " +
+		"10, 20]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,8 @@ func TestGridIsAllCombinations(t *testing.T) {
 			t.Errorf("%s: shared settings are %d seeds, l2 %g", r.Name, r.Config.Seeds, r.Config.ERM.L2)
 		}
 	}
-	if len(runs) != 6 || len(seen) != 6 || runs[1].Name != "name=mnist,points=10" || runs[1].Config.Federation.Points != 10 || runs[5].Config.Dataset.Name != "cifar10" {
+	if len(runs) != 6 || len(seen) != 6 || runs[1].Name != "name=mnist,points=10" || runs[1].Config.Federation.Points != 10 ||
+		runs[5].Config.Dataset.Name != "cifar10" {
 		t.Errorf("runs are %v", runs)
 	}
 }

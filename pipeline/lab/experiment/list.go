@@ -84,7 +84,8 @@ func Summarise(path string) (*Summary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run directory %s: %w", path, err)
 	}
-	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Extractor: "shipped", Seeds: c.Seeds, Cells: len(cells), Manifest: m}
+	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Extractor: "shipped", Seeds: c.Seeds, Cells: len(cells),
+		Manifest: m}
 	if name := m.Files["extractor"]; name != "" {
 		s.Extractor = name
 	}

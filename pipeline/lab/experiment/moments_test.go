@@ -9,8 +9,8 @@ import (
 	"fmp/pipeline/lab/score"
 )
 
-// TestWithoutACorpus: without a corpus and a predictor FMP reads moments, and is no worse than nearly as good as a fit to all rows; methods that want a
-// corpus or a predictor are left out and named.
+// TestWithoutACorpus: without a corpus and a predictor FMP reads moments, and is no worse than nearly as good as a fit to all rows; methods
+// that want a corpus or a predictor are left out and named.
 func TestWithoutACorpus(t *testing.T) {
 	d := clusters(t, 3, 12, 600, 400)
 	d.Corpus = nil

@@ -35,7 +35,8 @@ func inside(path string) bool { return path == "" || filepath.IsLocal(path) }
 // fileNames returns the names, without folders, of the models that the settings give as files.
 func (c Config) fileNames() map[string]string {
 	out := map[string]string{}
-	for kind, path := range map[string]string{"extractor": c.Extractor.Model, "conjugate": c.Conjugate.Model, "predictor": c.Predictor.Model, "embedding": c.Embedding.Model, "open": c.Open.Model} {
+	for kind, path := range map[string]string{"extractor": c.Extractor.Model, "conjugate": c.Conjugate.Model, "predictor": c.Predictor.Model,
+		"embedding": c.Embedding.Model, "open": c.Open.Model} {
 		if path != "default" && path != "untrained" {
 			out[kind] = filepath.Base(path)
 		}

@@ -19,7 +19,8 @@ func TestPortable(t *testing.T) {
 	} {
 		p := Config{
 			Dataset: settings.Dataset{Name: c.given, Dir: c.given}, Engine: settings.Engine{Library: c.given}, Output: Output{Dir: c.given},
-			Extractor: settings.Extractor{Model: c.given}, Predictor: settings.Predictor{Model: c.given}, Embedding: settings.Embedding{Model: c.given},
+			Extractor: settings.Extractor{Model: c.given}, Predictor: settings.Predictor{Model: c.given},
+			Embedding: settings.Embedding{Model: c.given},
 		}
 		label := p.Dataset.Label()
 		p = p.Portable()

@@ -73,13 +73,15 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 }
 
 // Prepare is [Prepare] for a run that may share its data with others: the clients' part must have enough images for its clients.
-func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared, error) {
+func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared,
+	error) {
 	c.Suit()
 	return s.prepare(ctx, c, eng, progress, versions, c.Federation.Clients*c.Federation.Points)
 }
 
 // prepare is [Prepare] for a clients' part of at least that many images.
-func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progress Progress, versions map[string]string, least int) (_ *Prepared, err error) {
+func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progress Progress, versions map[string]string,
+	least int) (_ *Prepared, err error) {
 	if progress == nil {
 		progress = func(Step) {}
 	}
@@ -103,7 +105,8 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Manifest.Notes = slices.Clone(l.Features.Notes)
 	p.Extractor, p.Stats, p.Data = l.Extractor, l.Features.Stats, l.data
 	if have := p.Data.Clients.Len(); least > have {
-		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images; lower them, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points, have)
+		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images; "+
+			"lower them, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points, have)
 	}
 	p.Images = &l.Set.Test.Images
 	p.Tools.Shared = s
@@ -135,7 +138,8 @@ func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, er
 		return from, err
 	}
 	if em := from.embedding; c.Embedding.Size != 0 && c.Embedding.Size != em.S {
-		return from, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give another model", c.Embedding.Size, em.Source, em.S)
+		return from, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give "+
+			"another model", c.Embedding.Size, em.Source, em.S)
 	}
 	c.Embedding.Size = from.embedding.S
 
@@ -167,7 +171,8 @@ func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, er
 func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	m := &p.Manifest
 	m.Files = p.Config.fileNames()
-	m.Models = map[string]string{"extractor": l.Extractor.ModelDigest(), "predictor": from.predictor.Digest, "embedding": from.embedding.Digest}
+	m.Models = map[string]string{"extractor": l.Extractor.ModelDigest(), "predictor": from.predictor.Digest,
+		"embedding": from.embedding.Digest}
 	for _, f := range []models.Manifest{from.predictor, from.embedding, from.open, from.conjugate} {
 		if f.Source == untrainedSource {
 			m.Untrained = append(m.Untrained, f.Kind)
@@ -185,7 +190,8 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	for name, digest := range l.others {
 		m.Data["other: "+name] = digest
 	}
-	m.Sizes = map[string]int{"dx": l.Features.Dx, "classes": len(l.Set.Classes), "clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels),
+	m.Sizes = map[string]int{"dx": l.Features.Dx, "classes": len(l.Set.Classes), "clients": p.Data.Clients.Len(),
+		"test":   len(p.Data.TestLabels),
 		"upload": from.embedding.S, "noise": from.predictor.D}
 	if p.Data.Corpus != nil {
 		m.Sizes["corpus"] = p.Data.Corpus.Len()
@@ -226,7 +232,8 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	if c.Dataset.Name == c.corpus().Name {
 		for _, name := range t.Set.Classes {
 			if slices.Contains(from.Set.Classes, name) {
-				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's (corpus.classes %q); in open scope tasks are of classes that the corpus lacks", name, c.Dataset.Classes, c.corpus().Classes)
+				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's (corpus.classes %q); in open scope tasks "+
+					"are of classes that the corpus lacks", name, c.Dataset.Classes, c.corpus().Classes)
 			}
 		}
 	}
@@ -245,11 +252,13 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	if t.data.Corpus != nil {
 		images = t.data.Corpus.Len()
 	}
-	t.Features.Notes = append(t.Features.Notes, fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'", images, len(from.Set.Classes), c.corpus().Label()))
+	t.Features.Notes = append(t.Features.Notes, fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'",
+		images, len(from.Set.Classes), c.corpus().Label()))
 	return t, nil
 }
 
-// tuning reads the classes of tuning tasks where they are not the corpus's: all training images of these, behind the same extractor as the tasks' images.
+// tuning reads the classes of tuning tasks where they are not the corpus's: all training images of these, behind the same extractor as the
+// tasks' images.
 func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *corpus.Images, eng engine.Engine, progress Progress) error {
 	if c.Tuning.Classes == "" {
 		return nil
@@ -263,13 +272,15 @@ func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *co
 	defer own.Release()
 	for _, name := range own.Set.Classes {
 		if slices.Contains(from.Set.Classes, name) || s.Dataset.Name == c.Dataset.Name && slices.Contains(l.Set.Classes, name) {
-			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the tasks' (%q); give classes that neither has", name, c.Tuning.Classes, c.Corpus.Classes, c.Dataset.Classes)
+			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the tasks' (%q); give classes that neither has", name,
+				c.Tuning.Classes, c.Corpus.Classes, c.Dataset.Classes)
 		}
 	}
 	if l.data.Tuning, err = own.Bank(own.Features.Splits.Clients); err != nil {
 		return fmt.Errorf("tuning.classes: %w", err)
 	}
-	l.Features.Notes = append(l.Features.Notes, fmt.Sprintf("settings are tuned on tasks of %d classes of %s, which neither corpus nor tasks have", len(own.Set.Classes), s.Dataset.Label()))
+	l.Features.Notes = append(l.Features.Notes, fmt.Sprintf("settings are tuned on tasks of %d classes of %s, which neither corpus nor "+
+		"tasks have", len(own.Set.Classes), s.Dataset.Label()))
 	return nil
 }
 
@@ -277,10 +288,11 @@ func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *co
 func see(ctx context.Context, c Config, s corpus.Source, eng engine.Engine, progress Progress) (*loaded, error) {
 	l := &loaded{}
 	var err error
-	l.Images, err = corpus.Read(ctx, s, eng, func(stage string, done, total int) { progress(even(stage, done, total)) }, func(r *corpus.Images) (err error) {
-		l.shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor, r.Features.Stats, progress)
-		return err
-	})
+	l.Images, err = corpus.Read(ctx, s, eng, func(stage string, done, total int) { progress(even(stage, done, total)) },
+		func(r *corpus.Images) (err error) {
+			l.shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor, r.Features.Stats, progress)
+			return err
+		})
 	return l, err
 }
 
@@ -297,7 +309,8 @@ func corpusBank(r *corpus.Images) (*task.Bank, error) {
 const untrainedSource = "(untrained)"
 
 // model returns the model of a kind that a setting names ([corpus.Model]), or an untrained one.
-func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, untrained func() (*onnx.Model, error)) (*onnx.Model, models.Manifest, error) {
+func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, untrained func() (*onnx.Model, error)) (*onnx.Model,
+	models.Manifest, error) {
 	m, f, note, err := corpus.Model(kind, setting, dataset, behind)
 	if note != "" {
 		p.Manifest.Notes = append(p.Manifest.Notes, note)
@@ -357,8 +370,8 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 
 var errNoCorpus = errors.New("there is no corpus to take its moments from (dataset.splits.corpus)")
 
-// withoutPredictor makes FMP read moments where there is no open predictor either, drops the methods that a predictor or a corpus is for from the list of
-// all methods, and notes which.
+// withoutPredictor makes FMP read moments where there is no open predictor either, drops the methods that a predictor or a corpus is for
+// from the list of all methods, and notes which.
 func (p *Prepared) withoutPredictor(c *Config, note string) error {
 	if p.Tools.Open != nil {
 		return nil

@@ -40,8 +40,9 @@ type queue struct {
 	groups []*group
 }
 
-// next returns a cell and its group: of the caller's own group, so that methods find others' results in the memo; where it has none left, of a
-// task that nobody has begun; and where there is none, of any task, so that its methods run on all threads at once. The group is nil at the end.
+// next returns a cell and its group: of the caller's own group, so that methods find others' results in the memo; where it has none left,
+// of a task that nobody has begun; and where there is none, of any task, so that its methods run on all threads at once. The group is nil
+// at the end.
 func (q *queue) next(own *group) (*group, Cell) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

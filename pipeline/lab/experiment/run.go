@@ -103,19 +103,22 @@ func (c *Config) methods() ([]rival.Method, error) {
 		}
 		if m.Info().NeedsCorpus && c.Dataset.Splits.Corpus == 0 {
 			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s needs statistics of a corpus and dataset.splits.corpus is 0: give the corpus a part, or leave the method out", m.Info().Name)
+				return nil, fmt.Errorf("setting methods: %s needs statistics of a corpus and dataset.splits.corpus is 0: give the corpus a part, or "+
+					"leave the method out", m.Info().Name)
 			}
 			continue
 		}
 		if m.Info().Private && c.Privacy.Epsilon == 0 {
 			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s is of private rounds and privacy.epsilon is 0: give one, or leave the method out", m.Info().Name)
+				return nil, fmt.Errorf("setting methods: %s is of private rounds and privacy.epsilon is 0: give one, or leave the method out",
+					m.Info().Name)
 			}
 			continue
 		}
 		if m.Info().Fitted && !c.OpenScope() {
 			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s is of open scope, where heads are fitted to the uploads: set corpus.dataset or corpus.classes, or leave the method out", m.Info().Name)
+				return nil, fmt.Errorf("setting methods: %s is of open scope, where heads are fitted to the uploads: set corpus.dataset or "+
+					"corpus.classes, or leave the method out", m.Info().Name)
 			}
 			continue
 		}
@@ -154,9 +157,9 @@ type running struct {
 }
 
 // Run computes the cells that the directory does not have yet, finishes it, and returns all records. Tasks (a partition and a
-// repeat), and the methods of the last ones, run in parallel on as many threads as the settings say. Every random number comes from a stream named
-// after its task, so the results depend neither on the order nor on the number of threads. Cancelling ctx
-// stops before the next method; finished cells stay in the directory.
+// repeat), and the methods of the last ones, run in parallel on as many threads as the settings say. Every random number comes from a
+// stream named after its task, so the results depend neither on the order nor on the number of threads. Cancelling ctx stops before the
+// next method; finished cells stay in the directory.
 func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, progress Progress) ([]Record, error) {
 	c.Suit()
 	cells, err := Cells(&c)
@@ -355,15 +358,18 @@ func (c *Config) draw(bank *task.Bank, p Partition, repeat int) (rows [][]int, s
 // task computes the clients' uploads and returns their task.
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*rival.Task, error) {
 	in := rival.Input{
-		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples, NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
-		Corpus: k.known, Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
+		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
+		NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
+		Corpus: k.known, Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream,
+		Threads: threads,
 	}
 	methods, err := c.methods()
 	if err != nil {
 		return nil, err
 	}
 	closed := k.Conjugate != nil || k.Open != nil
-	if k.Compressor != nil && (!closed && k.Embedded == nil || slices.ContainsFunc(methods, func(m rival.Method) bool { return m.Info().Compresses || m.Info().Control && !closed })) {
+	if k.Compressor != nil && (!closed && k.Embedded == nil || slices.ContainsFunc(methods,
+		func(m rival.Method) bool { return m.Info().Compresses || m.Info().Control && !closed })) {
 		if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {
 			return nil, err
 		}
@@ -481,7 +487,8 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 	if err != nil {
 		return nil, err
 	}
-	out.Scores, out.BySamples, out.Coverage, out.Shifted, out.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted, scored.Membership
+	out.Scores, out.BySamples, out.Coverage, out.Shifted, out.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted,
+		scored.Membership
 	out.Absent = scored.Absent
 	if r.Scores.Hindsight && (choice != nil || cell.Protocol == protocolCalibrated) && info.Follows == "" {
 		best, _, err := rival.Tune(ctx, m, []rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}}, r.settings(), nil)

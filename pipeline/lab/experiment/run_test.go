@@ -377,7 +377,8 @@ func FuzzParseRecords(f *testing.F) {
 // FuzzRunDirectory reads the files of a run directory besides its records: at most 400 bytes of memory for each of their bytes
 // and what 20,000 nodes of settings may take, and details whose classes are there.
 func FuzzRunDirectory(f *testing.F) {
-	f.Add([]byte(`{"identity":"ab","versions":{"go":"1"},"sizes":{"dx":4},"notes":["n"]}`), []byte("seeds: 3\n"), []byte(`{"classes":["a","b"],"easy":[{"label":1,"top":[0],"mean":[0.5,0.5],"png":"aGk="}]}`))
+	f.Add([]byte(`{"identity":"ab","versions":{"go":"1"},"sizes":{"dx":4},"notes":["n"]}`), []byte("seeds: 3\n"),
+		[]byte(`{"classes":["a","b"],"easy":[{"label":1,"top":[0],"mean":[0.5,0.5],"png":"aGk="}]}`))
 	f.Add([]byte("{}"), []byte("erm: {l2: x}\n"), []byte(`{"hard":[{"label":7}]}`))
 	f.Add([]byte("[[["), []byte("a: &a [*a]\n"), []byte("null"))
 	f.Fuzz(func(t *testing.T, manifest, config, detail []byte) {
@@ -444,8 +445,8 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 	}
 }
 
-// TestTuningClasses: with classes of their own, tuning tasks are of these alone, while the tools know the whole corpus; where these are fewer than a task has, of all of
-// them; in closed scope the setting is an error.
+// TestTuningClasses: with classes of their own, tuning tasks are of these alone, while the tools know the whole corpus; where these are
+// fewer than a task has, of all of them; in closed scope the setting is an error.
 func TestTuningClasses(t *testing.T) {
 	d := clusters(t, 4, 6, 300, 60)
 	own := clusters(t, 5, 6, 300, 60).Clients
@@ -465,7 +466,8 @@ func TestTuningClasses(t *testing.T) {
 	if d.Tuning, err = own.Choose([]int{0, 1, 2}); err != nil {
 		t.Fatal(err)
 	}
-	if bank, tools, err := leaveOut(rng.New(1, "classes"), c, d, Tools{Compressor: constantWeights{}}); err != nil || bank.C != 3 || tools.Compressor != nil {
+	if bank, tools, err := leaveOut(rng.New(1, "classes"), c, d, Tools{Compressor: constantWeights{}}); err != nil || bank.C != 3 ||
+		tools.Compressor != nil {
 		t.Errorf("three classes for tasks of four: %d, %v, compressed by %v", bank.C, err, tools.Compressor)
 	}
 	c.Corpus.Classes, c.Tuning.Classes = "", "0-9"
@@ -479,7 +481,8 @@ func TestTuningClasses(t *testing.T) {
 	}
 }
 
-// TestHindsight: settings that are best on the scored images are not worse there than tuned ones, and better somewhere; shared settings have none, nor runs that do not ask.
+// TestHindsight: settings that are best on the scored images are not worse there than tuned ones, and better somewhere; shared settings
+// have none, nor runs that do not ask.
 func TestHindsight(t *testing.T) {
 	c := small()
 	c.Methods, c.Protocol, c.Seeds, c.Scores.Hindsight = []string{"NCM", "FedCGS"}, "both", 2, true
@@ -592,7 +595,8 @@ func TestCosts(t *testing.T) {
 	defer d.Close()
 	for repeat, seconds := range []float64{1, 2} {
 		for _, method := range []string{"ANN", "BNN"} {
-			if err := d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat, Protocol: "tuned", Method: method}}, time.Duration(seconds*1e9)); err != nil {
+			if err := d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat, Protocol: "tuned", Method: method}},
+				time.Duration(seconds*1e9)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -43,7 +43,8 @@ type loaded struct {
 // NewShared returns a Shared for runs of the given settings, at most atOnce of them concurrent, on a total of threads
 // threads. Both are at least 1.
 func NewShared(threads, atOnce int, runs []Config) (*Shared, error) {
-	s := &Shared{threads: threads, runs: max(1, min(atOnce, len(runs))), free: semaphore.NewWeighted(int64(threads)), users: map[string]int{}, data: map[string]*sharedData{}}
+	s := &Shared{threads: threads, runs: max(1, min(atOnce, len(runs))), free: semaphore.NewWeighted(int64(threads)), users: map[string]int{},
+		data: map[string]*sharedData{}}
 	for _, c := range runs {
 		k, err := dataKey(c)
 		if err != nil {

@@ -14,7 +14,8 @@ import (
 
 // shifts returns the features of the other and corrupted images that the settings ask for, from the extractor of the
 // data set, standardised like its own. digests identify their images.
-func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor, stats *featurize.Stats, progress Progress) (out []score.Shift, digests map[string]string, err error) {
+func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor, stats *featurize.Stats,
+	progress Progress) (out []score.Shift, digests map[string]string, err error) {
 	digests = map[string]string{}
 	if len(s.Other) == 0 && !s.Corruptions {
 		return nil, nil, nil

@@ -54,7 +54,8 @@ func (t *Tuned) EdgeNotes() []string {
 	var out []string
 	for _, c := range t.Choices {
 		if c.AtEnd() {
-			out = append(out, fmt.Sprintf("the %s of %s on %s, %g, is at the end of its grid: a value beyond might be better", c.Param, c.Method, c.Partition, c.Value))
+			out = append(out, fmt.Sprintf("the %s of %s on %s, %g, is at the end of its grid: a value beyond might be better", c.Param, c.Method,
+				c.Partition, c.Value))
 		}
 	}
 	return out
@@ -66,7 +67,8 @@ func (t *Tuned) choice(partition, method string) (*Choice, error) {
 			return &t.Choices[i], nil
 		}
 	}
-	return nil, fmt.Errorf("tuning chose no settings for %s on %s; remove %s from the run directory and run again", method, partition, TuningFile)
+	return nil, fmt.Errorf("tuning chose no settings for %s on %s; remove %s from the run directory and run again", method, partition,
+		TuningFile)
 }
 
 // tuning is the tuned protocol at work: the choices made so far, by partition and method.
@@ -247,9 +249,9 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 }
 
 // leaveOut returns the bank of a tuning task in open scope: as many classes of the corpus as the run's tasks have, drawn anew each
-// time, and tools that know only the rest of the corpus. If fewer than two classes would remain, they know all of it. Classes of the setting
-// tuning.classes take the place of the corpus's, all of them where they are fewer,
-// without uploads of an embedding then, and tools know all of the corpus.
+// time, and tools that know only the rest of the corpus. If fewer than two classes would remain, they know all of it. Classes of the
+// setting tuning.classes take the place of the corpus's, all of them where they are fewer, without uploads of an embedding then, and tools
+// know all of the corpus.
 func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tools, error) {
 	n := data.Clients.C
 	if apart := data.Tuning; apart != nil {
@@ -260,7 +262,8 @@ func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tool
 		return bank, tools, err
 	}
 	if data.Corpus.C < n {
-		return nil, tools, fmt.Errorf("the tasks have %d classes and the corpus %d: settings cannot be tuned on it; set protocol to shared, or give corpus.classes more", n, data.Corpus.C)
+		return nil, tools, fmt.Errorf("the tasks have %d classes and the corpus %d: settings cannot be tuned on it; set protocol to shared, "+
+			"or give corpus.classes more", n, data.Corpus.C)
 	}
 	classes := r.Perm(data.Corpus.C)
 	bank, err := data.Corpus.Choose(classes[:n])

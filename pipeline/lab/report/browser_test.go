@@ -60,7 +60,8 @@ func TestPageInABrowser(t *testing.T) {
 					}
 					// A box above a table leaves its column out, and puts it back.
 					var shown [3]bool
-					b.Eval(`(() => { const box = document.querySelector('.pick .c2'), cell = document.querySelector('.pick + .scroll tbody tr:not(.group) td:nth-child(2)'), is = () => cell.offsetWidth > 0;
+					b.Eval(`(() => { const box = document.querySelector('.pick .c2'), 
+						cell = document.querySelector('.pick + .scroll tbody tr:not(.group) td:nth-child(2)'), is = () => cell.offsetWidth > 0;
 						const out = [is()]; box.click(); out.push(is()); box.click(); out.push(is()); return out; })()`, &shown)
 					if shown != [3]bool{true, false, true} {
 						t.Errorf("the second column is shown %v, left out and put back; want true, false, true", shown)

@@ -60,9 +60,11 @@ func CompareRuns(aDir, bDir string, keep func([]experiment.Record) []experiment.
 			return nil, err
 		}
 	}
-	if cs[0].Seed != cs[1].Seed || cs[0].Federation.Clients != cs[1].Federation.Clients || cs[0].Federation.Points != cs[1].Federation.Points ||
+	if cs[0].Seed != cs[1].Seed || cs[0].Federation.Clients != cs[1].Federation.Clients ||
+		cs[0].Federation.Points != cs[1].Federation.Points ||
 		cs[0].Dataset.Splits != cs[1].Dataset.Splits || cs[0].Dataset.Test != cs[1].Dataset.Test || ms[0].Data["images"] != ms[1].Data["images"] {
-		return nil, fmt.Errorf("runs %s and %s did not draw the same tasks (seed, clients, points, splits and images must agree); their figures cannot be paired: see `fmp results list` for their means", aDir, bDir)
+		return nil, fmt.Errorf("runs %s and %s did not draw the same tasks (seed, clients, points, splits "+
+			"and images must agree); their figures cannot be paired: see `fmp results list` for their means", aDir, bDir)
 	}
 	return pair(rs[0], rs[1], func(a, b string) bool { return a == b })
 }

@@ -31,7 +31,8 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Differences 0.100, 0.101, 0.102: sd 0.001, t(2, .975) = 4.302653, half = 4.302653 * 0.001 / sqrt 3.
-	if len(ds) != 1 || ds[0].Second != "CANN" || math.Abs(ds[0].ACC.Mean-0.101) > 1e-12 || math.Abs(ds[0].ACC.Half-4.302653*0.001/math.Sqrt(3)) > 1e-8 {
+	if len(ds) != 1 || ds[0].Second != "CANN" || math.Abs(ds[0].ACC.Mean-0.101) > 1e-12 ||
+		math.Abs(ds[0].ACC.Half-4.302653*0.001/math.Sqrt(3)) > 1e-8 {
 		t.Errorf("%+v", ds)
 	}
 	var b bytes.Buffer
@@ -51,7 +52,8 @@ func TestParquetReadsBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var drawn []ExportRow
 	for i := range 5000 {
-		r := ExportRow{Run: strings.Repeat("é", rng.IntN(40)), Method: fmt.Sprint(i), Repeat: rng.Int32() - 1<<30, ACC: rng.NormFloat64(), Temperature: math.Inf(1)}
+		r := ExportRow{Run: strings.Repeat("é", rng.IntN(40)), Method: fmt.Sprint(i), Repeat: rng.Int32() - 1<<30, ACC: rng.NormFloat64(),
+			Temperature: math.Inf(1)}
 		if rng.IntN(3) > 0 {
 			v := rng.NormFloat64()
 			r.JointNear = &v
@@ -89,7 +91,8 @@ func TestParquetReadsBack(t *testing.T) {
 		t.Fatalf("%d rows of %d records, %v", len(rows), len(rs), err)
 	}
 	for i, r := range rows {
-		if r.Run != "one" || r.Method != rs[i].Method || r.ACC != rs[i].ACC || *r.JointNear != rs[i].Uncertainty.Joint.Near || int(r.Repeat) != rs[i].Repeat {
+		if r.Run != "one" || r.Method != rs[i].Method || r.ACC != rs[i].ACC || *r.JointNear != rs[i].Uncertainty.Joint.Near ||
+			int(r.Repeat) != rs[i].Repeat {
 			t.Fatalf("row %d is %+v of %+v", i, r, rs[i].Cell)
 		}
 	}

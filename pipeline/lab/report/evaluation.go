@@ -25,13 +25,15 @@ var coverages = []float64{0.5, 0.8, 0.9, 1}
 // evaluationSummary returns an evaluation in one sentence.
 func evaluationSummary(r *evaluate.Result) string {
 	classes := fmt.Sprintf("%d classes", len(r.Classes))
-	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated probabilities are %.1f points off on average%s.",
+	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated probabilities are %.1f points off "+
+		"on average%s.",
 		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration))
 }
 
 // beside returns the error of a perfectly calibrated classifier, for the end of a sentence.
 func beside(c metric.Calibration) string {
-	return fmt.Sprintf(", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) on as many images", 100*c.Perfect, 100*c.Low, 100*c.High)
+	return fmt.Sprintf(", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) on as many images", 100*c.Perfect, 100*c.Low,
+		100*c.High)
 }
 
 type evaluationScore struct{ Name, Value, Meaning string }
@@ -42,7 +44,8 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 	scores := []evaluationScore{
 		{"ACC", f(r.ACC), "share of images whose most probable class is the true one"},
 		{"ECE", f(r.ECE), fmt.Sprintf("expected calibration error, %d bins of confidence", metric.Bins)},
-		{"perfect ECE", f(r.Calibration.Perfect), fmt.Sprintf("ECE of a perfectly calibrated classifier on %d images, mean (95%% read %.4f to %.4f)", r.Images, r.Calibration.Low, r.Calibration.High)},
+		{"perfect ECE", f(r.Calibration.Perfect), fmt.Sprintf("ECE of a perfectly calibrated classifier on %d images, mean (95%% read "+
+			"%.4f to %.4f)", r.Images, r.Calibration.Low, r.Calibration.High)},
 		{"debiased RMSCE", f(r.Calibration.Debiased), "root mean square calibration error less what chance adds to it (Kumar et al. 2019)"},
 		{"class-wise ECE", f(u.ClassECE), "the same of every class's probability, mean over classes"},
 		{"NLL", f(r.NLL), "mean negative log probability of the true class, in nats"},
@@ -114,7 +117,8 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 
 // riskPlot returns the plot of the risk-coverage curve.
 func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
-	p := newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f", r.Uncertainty.AURC), "share of images answered, the surest first", "error rate")
+	p := newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f", r.Uncertainty.AURC), "share of images answered, the surest first",
+		"error rate")
 	p.Title.TextStyle.Font.Size = vg.Points(10)
 	grid(p, false, true)
 	var xys plotter.XYs
@@ -144,8 +148,11 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	if err != nil {
 		return err
 	}
-	figure, err := inlinedAll([]*Figure{{Title: "Are the probabilities to be believed?", Panels: true, Plots: [][]*plot.Plot{{reliability, risk}}, Width: 8 * vg.Inch, Height: 3.2 * vg.Inch,
-		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins, with 95%% Wilson intervals; on the diagonal the classifier is right as often as it says. Bars: the share of the images in each bin. Right: the error rate where only the surest images are answered and the rest is left to people.", metric.Bins)}}, h.H2)
+	figure, err := inlinedAll([]*Figure{{Title: "Are the probabilities to be believed?", Panels: true,
+		Plots: [][]*plot.Plot{{reliability, risk}}, Width: 8 * vg.Inch, Height: 3.2 * vg.Inch,
+		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins, with 95%% Wilson intervals; on the diagonal the classifier is "+
+			"right as often as it says. Bars: the share of the images in each bin. Right: the error rate where only the surest images are "+
+			"answered and the rest is left to people.", metric.Bins)}}, h.H2)
 	if err != nil {
 		return err
 	}
@@ -163,9 +170,10 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	if len(r.Classes) <= matrixClasses {
 		body = append(body, confusionMatrix(r))
 	} else if cs := r.Confusions(20); len(cs) > 0 {
-		body = append(body, h.H2(g.Text("Most frequent mistakes")), table("", []string{"true class", "called", "images"}, rows(cs, func(c evaluate.Confused) []string {
-			return []string{c.Truth, c.Says, fmt.Sprint(c.Images)}
-		})))
+		body = append(body, h.H2(g.Text("Most frequent mistakes")), table("", []string{"true class", "called", "images"},
+			rows(cs, func(c evaluate.Confused) []string {
+				return []string{c.Truth, c.Says, fmt.Sprint(c.Images)}
+			})))
 	}
 	for _, l := range []struct {
 		title string
@@ -175,7 +183,8 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 			body = append(body, h.H2(g.Text(l.title)), h.Div(h.Class("examples"), g.Map(l.of, evaluatedImage)))
 		}
 	}
-	body = append(body, h.H2(g.Text("What the classifier was made from")), folded(true, g.Text("Clients, models and settings"), factList(originFacts(r))))
+	body = append(body, h.H2(g.Text("What the classifier was made from")),
+		folded(true, g.Text("Clients, models and settings"), factList(originFacts(r))))
 	if err := document(title, evaluationSummary(r), body).Render(w); err != nil {
 		return fmt.Errorf("report of the evaluation: %w", err)
 	}
@@ -212,7 +221,8 @@ func evaluatedImage(e evaluate.Example) g.Node {
 	}
 	return h.Div(h.Class("example"), shown, h.Div(h.Style("grid-column:auto"),
 		g.Text("true: "), h.B(g.Text(e.Truth)), h.Br(), g.Text("says: "), h.B(g.If(e.Says != e.Truth, h.Class("wrong")), g.Text(e.Says)),
-		g.Text(fmt.Sprintf(" (%.1f%%)", 100*e.Probability)), h.Br(), h.Small(g.Text(fmt.Sprintf("%s, disagreement %.3f nats", e.File, e.Disagreement)))))
+		g.Text(fmt.Sprintf(" (%.1f%%)", 100*e.Probability)), h.Br(), h.Small(g.Text(fmt.Sprintf("%s, disagreement %.3f nats", e.File,
+			e.Disagreement)))))
 }
 
 // originFacts returns the sources of a classifier.
@@ -256,8 +266,11 @@ func originFacts(r *evaluate.Result) []pageFact {
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n", title, len(r.Classes), strings.Join(r.Classes, ", "))
-	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one small upload made from its images and no image left it. The classifier's probabilities are the mean of %d samples of the posterior.\n\n", r.Manifest.S)
-	fmt.Fprintf(&b, "## Intended use\n\nTo tell these %d classes apart in images like those of the clients, and to leave to people those that it is unsure of. It is not for images that hold none of the classes, nor for decisions about persons.\n\n## What it was made from\n\n", len(r.Classes))
+	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one small upload made from its images and no "+
+		"image left it. The classifier's probabilities are the mean of %d samples of the posterior.\n\n", r.Manifest.S)
+	fmt.Fprintf(&b, "## Intended use\n\nTo tell these %d classes apart in images like those of the clients, and to leave to people those "+
+		"that it is unsure of. It is not for images that hold none of the classes, nor for decisions about persons.\n\n## What it was "+
+		"made from\n\n", len(r.Classes))
 	for _, f := range originFacts(r) {
 		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, f.Value)
 	}
@@ -278,17 +291,24 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 ## Limits
 
 - It knows these classes and no other: an image of something else gets one of them, often, but not always, with little confidence.
-- The scores are of images like those above. On others, taken with another camera, say, it may be less often right and its probabilities further off.
+- The scores are of images like those above. On others, taken with another camera, say, it may be less often right and its
+  probabilities further off.
 - The extractor is frozen and was trained on data of its own; what its features do not tell apart, the classifier does not.
 - Nothing is promised about what the uploads reveal of the clients' images: no noise was added.
 `)
 	if r.Origin.Method == "FMP" {
-		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that images without end would lead to, not of the next label. How often they hold it, on which images, and where they do not, is measured on the program's page on intervals (docs/intervals.md).\n")
+		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that images without end would lead to, not of " +
+			"the next label. How often they hold it, on which images, and where they do not, is measured on the program's page on intervals " +
+			"(docs/intervals.md).\n")
 	}
 	if q := r.Origin.Sets; q != nil && q.Clients > 0 {
-		fmt.Fprintf(&b, "- The set of a new image of one of the %d clients, drawn as their %d calibration points were, holds its class with a probability of at least %g (split conformal prediction). However the clients differ, this holds on average over them. A new client, another camera, or other shares of the classes void it. So do clients that send false points.\n", q.Clients, q.Images, q.Level)
+		fmt.Fprintf(&b, "- The set of a new image of one of the %d clients, drawn as their %d calibration points were, holds its class with a "+
+			"probability of at least %g (split conformal prediction). However the clients differ, this holds on average over them. A new client, "+
+			"another camera, or other shares of the classes void it. So do clients that send false points.\n", q.Clients, q.Images, q.Level)
 	} else if q != nil {
-		fmt.Fprintf(&b, "- The set of a new image holds its class with a probability of at least %g (split conformal prediction on %d images of %s). The guarantee assumes images drawn like those. Another camera, or other shares of the classes, void it.\n", q.Level, q.Images, q.From)
+		fmt.Fprintf(&b, "- The set of a new image holds its class with a probability of at least %g (split conformal prediction on %d images "+
+			"of %s). The guarantee assumes images drawn like those. Another camera, or other shares of the classes, void it.\n", q.Level, q.Images,
+			q.From)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

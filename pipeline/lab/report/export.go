@@ -46,10 +46,13 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 	var rows []ExportRow
 	for i, rs := range runs {
 		for _, r := range rs {
-			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha, Repeat: int32(r.Repeat), Protocol: r.Protocol,
-				Method: r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier, UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership}
+			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha, Repeat: int32(r.Repeat),
+				Protocol: r.Protocol,
+				Method:   r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier,
+				UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership}
 			if u := r.Uncertainty; u != nil {
-				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE, &u.AdaptiveECE, &u.Entropy, &u.Disagreement
+				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE, &u.AdaptiveECE, &u.Entropy,
+					&u.Disagreement
 				if u.Joint != nil {
 					row.JointNear, row.JointRandom = &u.Joint.Near, &u.Joint.Random
 				}

@@ -131,8 +131,9 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		rows = append(rows, row)
 	}
 	return &Figure{Name: "reliability-" + t.suffix(), Title: "Reliability", Tiles: true,
-		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats, with the 95%% Wilson interval of one repeat's images; on the diagonal a method is right as often as it says. Bars: the share of the %.0f test images in each bin.", metric.Bins, images),
-		Plots:   rows, Width: 7.5 * vg.Inch, Height: vg.Length(len(rows)) * 1.9 * vg.Inch}, nil
+		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats, with the 95%% Wilson interval of one repeat's images; "+
+			"on the diagonal a method is right as often as it says. Bars: the share of the %.0f test images in each bin.", metric.Bins, images),
+		Plots: rows, Width: 7.5 * vg.Inch, Height: vg.Length(len(rows)) * 1.9 * vg.Inch}, nil
 }
 
 func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
@@ -265,8 +266,9 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		return nil, err
 	}
 	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the paper's Figure 2)",
-		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer classes a client has. Solid: one-shot federated; dashed: centralised.",
-		Plots:   [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch, Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
+		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer classes a client has. Solid: one-shot " +
+			"federated; dashed: centralised.",
+		Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch, Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
 // bytesFigure shows ACC against the bytes that a client sends. It is nil where nothing is sent.
@@ -334,8 +336,9 @@ func bytesFigure(t *Table) (*Figure, error) {
 	}
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powersOfTwo{}
 	return &Figure{Name: "bytes-" + t.suffix(), Title: "Accuracy against communication",
-		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the feature rows themselves, which one-shot methods keep at home.",
-		Plots:   [][]*plot.Plot{{p}}, Width: 4.6 * vg.Inch, Height: 3 * vg.Inch}, nil
+		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the feature rows themselves, which one-shot " +
+			"methods keep at home.",
+		Plots: [][]*plot.Plot{{p}}, Width: 4.6 * vg.Inch, Height: 3 * vg.Inch}, nil
 }
 
 // spreadLabels places labels to the right of their marks or, where left is true, to the left, and moves them vertically
@@ -549,7 +552,8 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		caption += " Below: methods that would flatten the lines of FMP and MP, on scales of their own."
 	}
 	return &Figure{Name: "samples-" + t.suffix(), Title: "Calibration against the number of posterior samples", Caption: caption,
-		Plots: plots, Panels: true, Width: vg.Length(len(titles)) * 3.75 * vg.Inch, Height: vg.Length(len(plots)) * max(3, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
+		Plots: plots, Panels: true, Width: vg.Length(len(titles)) * 3.75 * vg.Inch, Height: vg.Length(len(plots)) *
+			max(3, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
 // calm widens an axis that would magnify noise: it begins at 0 or spans at least a fifth of its largest value.
@@ -608,7 +612,8 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 	}
 	row = append(row, key)
 	return &Figure{Name: "view", Title: "What a client sends, and what the server draws from it", Tiles: true,
-		Caption: fmt.Sprintf("The plane of the two leading principal components of the features (%.0f%% and %.0f%% of the variance). Colour and shape: class. Small and pale: other images of the clients' part.",
+		Caption: fmt.Sprintf("The plane of the two leading principal components of the features (%.0f%% and %.0f%% of the variance). Colour "+
+			"and shape: class. Small and pale: other images of the clients' part.",
 			100*d.View.Explained[0], 100*d.View.Explained[1]),
 		Plots: [][]*plot.Plot{row}, Width: 9 * vg.Inch, Height: 2.4 * vg.Inch}, nil
 }

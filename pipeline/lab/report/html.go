@@ -37,7 +37,8 @@ func pick(headings []string) g.Node {
 	var boxes g.Group
 	for i, name := range headings {
 		if i > 0 && i < mostColumns && name != "" {
-			boxes = append(boxes, h.Label(h.Input(h.Type("checkbox"), h.Class(fmt.Sprintf("c%d", i+1)), h.Checked(), h.AutoComplete("off")), g.Text(" "+name)), g.Text("\n"))
+			boxes = append(boxes, h.Label(h.Input(h.Type("checkbox"), h.Class(fmt.Sprintf("c%d", i+1)), h.Checked(), h.AutoComplete("off")),
+				g.Text(" "+name)), g.Text("\n"))
 		}
 	}
 	return h.FieldSet(h.Class("pick"), h.Legend(g.Text("Columns")), boxes)
@@ -68,7 +69,8 @@ func table(class string, headings []string, body ...g.Node) g.Node {
 		return h.Th(h.Scope("col"), g.Text(s))
 	}
 	name := strings.Join(slices.DeleteFunc(slices.Clone(headings), func(s string) bool { return s == "" }), ", ")
-	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("group"), h.Aria("label", "Table of "+name), g.Text("\n"), h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))), g.Group(body)))
+	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("group"), h.Aria("label", "Table of "+name), g.Text("\n"),
+		h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))), g.Group(body)))
 }
 
 // rows returns a table's body of plain text cells.

@@ -77,7 +77,8 @@ type run struct {
 // page writes the self-contained page of a run.
 func (r *run) page(w io.Writer) error {
 	c, m, ts := r.config, r.manifest, r.tables
-	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. ± is the half-width of the %g%% t-interval over repeats. %s",
+	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. ± is the half-width of the %g%% t-interval "+
+		"over repeats. %s",
 		c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"], Level*100, bestNote)
 	if untrained(ts) {
 		summary += " " + untrainedNote
@@ -108,12 +109,14 @@ func (r *run) page(w io.Writer) error {
 	}
 	if len(r.tuned.Choices) > 0 {
 		body = append(body, folded(false, g.Text("What the tuned settings were chosen from"),
-			h.P(g.Text("Each method's setting with the least NLL on held-out rows of tasks drawn from the meta-training corpus, of the run's size and partition. The values tried go on where the best is at an end, and grow finer around it.")),
+			h.P(g.Text("Each method's setting with the least NLL on held-out rows of tasks drawn from the meta-training corpus, of the run's "+
+				"size and partition. The values tried go on where the best is at an end, and grow finer around it.")),
 			table("", []string{"method", "partition", "setting", "chosen", "held-out NLL", "of"}, rows(r.tuned.Choices, choiceCells))))
 	}
 	if len(r.costs) > 0 {
 		body = append(body, folded(false, g.Text("What each method cost"),
-			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its settings, and running and scoring it. What methods share (fits, drawn points) counts for the one that came first.")),
+			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its settings, and running and scoring it. What methods "+
+				"share (fits, drawn points) counts for the one that came first.")),
 			table("", []string{"method", "tuning, s", "running, s", "share"}, rows(r.costs, func(c experiment.Cost) []string {
 				return []string{c.Method, fmt.Sprintf("%.2f", c.Tuning), fmt.Sprintf("%.2f", c.Running), fmt.Sprintf("%.1f%%", 100*c.Share)}
 			}))))
@@ -211,10 +214,12 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	return folded(open, h.H2(g.Text(t.title())),
 		g.If(sentence != "", h.P(g.Text(sentence))),
 		pick(head), table("", head, groups),
-		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen on the meta-training corpus by NLL; no test image took part. All that was tried: see below."))),
+		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen on the meta-training corpus by NLL; no "+
+			"test image took part. All that was tried: see below."))),
 		g.Map(t.sideTables(), func(s sideTable) g.Node {
 			return g.Group{h.H3(g.Text(s.Title)),
-				table("", append([]string{"method"}, s.Headings...), rows(s.Rows, func(r sideRow) []string { return append([]string{r.Label}, r.Cells...) }))}
+				table("", append([]string{"method"}, s.Headings...), rows(s.Rows,
+					func(r sideRow) []string { return append([]string{r.Label}, r.Cells...) }))}
 		}),
 		inlined), nil
 }
@@ -245,8 +250,10 @@ func examplesForPage(d *experiment.Detail) (g.Node, error) {
 	}
 	return g.Group{
 		h.H2(g.Text("Which images is it sure of, and which not?")),
-		h.P(g.Text("Every dot is one posterior sample of FMP and its probability for a class: "), h.Span(h.Class("key"), g.Text("▲ the true class")), g.Text(", "),
-			h.Span(h.Class("key2"), g.Text("● another")), g.Text(". Where the dots are spread, the samples disagree: the uploads do not settle it.")),
+		h.P(g.Text("Every dot is one posterior sample of FMP and its probability for a class: "),
+			h.Span(h.Class("key"), g.Text("▲ the true class")), g.Text(", "),
+			h.Span(h.Class("key2"), g.Text("● another")), g.Text(". Where the dots are spread, the samples disagree: the uploads do "+
+				"not settle it.")),
 		h.H3(g.Text("Unsure: the images of largest disagreement")), hard,
 		h.H3(g.Text("Sure: the images of least entropy")), easy,
 	}, nil

@@ -40,8 +40,10 @@ func records(dataset string) []experiment.Record {
 				for b := range rec.Curve {
 					rec.Curve[b] = metric.Bin{Count: float64(10 * b), Confidence: (float64(b) + 0.5) / metric.Bins, Accuracy: r.Float64()}
 				}
-				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(), Random: r.Float64()}, AURC: r.Float64(), Disagreement: 0.01}
-				rec.Shifted = []score.Shifted{{Name: "noise", Entropy: 0.75, Disagreement: 0.25}, {Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1}, {Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
+				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(), Random: r.Float64()}, AURC: r.Float64(),
+					Disagreement: 0.01}
+				rec.Shifted = []score.Shifted{{Name: "noise", Entropy: 0.75, Disagreement: 0.25},
+					{Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1}, {Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
 				if i%2 == 0 {
 					rec.BySamples = []score.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
 				}
@@ -101,7 +103,8 @@ func TestMarksWhatIsNotSeparable(t *testing.T) {
 	noise := []float64{0, 0.3, -0.2, 0.1} // shared by all methods, as tasks are
 	for rep, shared := range noise {
 		for method, nll := range map[string]float64{"FMP": 1, "LDA": 1.01, "NCM": 1.02, "CANN": 1.05 + 0.01*float64(rep%2)} {
-			r := experiment.Record{Group: string(rival.OneShot), Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep, Protocol: "shared", Method: method}}
+			r := experiment.Record{Group: string(rival.OneShot), Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep, Protocol: "shared",
+				Method: method}}
 			r.NLL = nll + shared
 			if method == "LDA" {
 				r.NLL += 0.1 * noise[(rep+1)%4]
@@ -130,7 +133,8 @@ func TestMarksWhatIsNotSeparable(t *testing.T) {
 
 // TestUntrainedStandsInTheRow: of the methods that read such a model, and within 80 columns.
 func TestUntrainedStandsInTheRow(t *testing.T) {
-	ts, err := Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}, Untrained: []string{"predictor", "conjugate"}})
+	ts, err := Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10},
+		Untrained: []string{"predictor", "conjugate"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +153,8 @@ func TestUntrainedStandsInTheRow(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
-	if !regexp.MustCompile(`(?m)^> FMP \(untrained\) +\d`).MatchString(b.String()) || !strings.Contains(page.String(), "| **FMP (untrained)** |") || strings.Count(b.String(), untrainedNote[:20]) != 1 {
+	if !regexp.MustCompile(`(?m)^> FMP \(untrained\) +\d`).MatchString(b.String()) ||
+		!strings.Contains(page.String(), "| **FMP (untrained)** |") || strings.Count(b.String(), untrainedNote[:20]) != 1 {
 		t.Errorf("the table is\n%s", b.String())
 	}
 }
@@ -495,10 +500,14 @@ func TestSentence(t *testing.T) {
 	}
 	for want, rows := range map[string][]Row{
 		"": {row("MP", 0.9, 0.1)},
-		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points off on average.":                                                    {row("FMP", 0.9459, 0.0102)},
-		"From 387 B a client, FMP is right on 94.6% of images, 1.1 points above one fit to all data in one place; its stated probabilities are 1.0 points off on average.": {row("ANN", 0.9347, 0.02), row("FMP", 0.9459, 0.0102)},
-		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points off on average (perfectly calibrated ones would be 0.8 on that number of images).": {
-			{Method: "FMP", UploadBytes: 387, Calibration: &metric.Calibration{Perfect: 0.0081}, Figures: Figures{ACC: metric.Interval{Mean: 0.9459}, ECE: metric.Interval{Mean: 0.0102}}}},
+		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points off on average.": {row("FMP", 0.9459,
+			0.0102)},
+		"From 387 B a client, FMP is right on 94.6% of images, 1.1 points above one fit to all data in one place; its stated probabilities " +
+			"are 1.0 points off on average.": {row("ANN", 0.9347, 0.02), row("FMP", 0.9459, 0.0102)},
+		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points off on average (perfectly calibrated " +
+			"ones would be 0.8 on that number of images).": {
+			{Method: "FMP", UploadBytes: 387, Calibration: &metric.Calibration{Perfect: 0.0081},
+				Figures: Figures{ACC: metric.Interval{Mean: 0.9459}, ECE: metric.Interval{Mean: 0.0102}}}},
 	} {
 		if got := (&Table{Rows: rows}).sentence(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -120,7 +120,8 @@ func (t *Table) sideTables() []sideTable {
 }
 
 func (g *sideTable) markdown(w io.Writer) {
-	fmt.Fprintf(w, "\n%s:\n\n| method | %s |\n| --- |%s\n", g.Title, strings.Join(g.Headings, " | "), strings.Repeat(" ---: |", len(g.Headings)))
+	fmt.Fprintf(w, "\n%s:\n\n| method | %s |\n| --- |%s\n", g.Title, strings.Join(g.Headings, " | "),
+		strings.Repeat(" ---: |", len(g.Headings)))
 	for _, r := range g.Rows {
 		fmt.Fprintf(w, "| %s | %s |\n", r.Label, strings.Join(r.Cells, " | "))
 	}

@@ -79,10 +79,12 @@ const (
 	columns
 )
 
-var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL", "hindsight NLL", "90% of top", "90%, p < 0.9", "90% of weights", "membership", "disagreement"}
+var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL",
+	"hindsight NLL", "90% of top", "90%, p < 0.9", "90% of weights", "membership", "disagreement"}
 
 func (f *Figures) interval(column int) *metric.Interval {
-	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.HindsightNLL, &f.CoverTop, &f.CoverUncertain, &f.CoverWeights, &f.Membership, &f.Disagreement}[column]
+	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE,
+		&f.RawNLL, &f.HindsightNLL, &f.CoverTop, &f.CoverUncertain, &f.CoverWeights, &f.Membership, &f.Disagreement}[column]
 }
 
 // measured returns the figures of one record by column; NaN where it lacks one.
@@ -117,7 +119,8 @@ type Row struct {
 	Method string `json:"method"`
 	Group  string `json:"group"`
 	Figures
-	// Calibration compares FMP's ECE with that of a calibrated classifier at the number of test images, mean over repeats; nil for other methods.
+	// Calibration compares FMP's ECE with that of a calibrated classifier at the number of test images, mean over repeats; nil for other
+	// methods.
 	Calibration *metric.Calibration `json:"calibration,omitempty"`
 	// UploadBytes is the size of one client's upload, in bytes, mean over repeats; 0 for nothing.
 	UploadBytes float64 `json:"upload_bytes"`
@@ -216,10 +219,12 @@ func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err er
 // newRow summarises the records of one method.
 func newRow(rs []experiment.Record, m *experiment.Manifest) (Row, error) {
 	first := &rs[0]
-	row := Row{Method: first.Method, Group: first.Group, Param: first.Param, Value: first.Value, Temperature: first.Temperature, More: first.More, byRepeat: map[int][columns]float64{}}
+	row := Row{Method: first.Method, Group: first.Group, Param: first.Param, Value: first.Value, Temperature: first.Temperature,
+		More: first.More, byRepeat: map[int][columns]float64{}}
 	if method, err := rival.Lookup(first.Method); err == nil { // a run of an earlier version may have other methods
 		info := method.Info()
-		row.Untrained = slices.ContainsFunc(info.Models(first.Diagnostics["open"] == 1), func(kind string) bool { return slices.Contains(m.Untrained, kind) })
+		row.Untrained = slices.ContainsFunc(info.Models(first.Diagnostics["open"] == 1),
+			func(kind string) bool { return slices.Contains(m.Untrained, kind) })
 	}
 	var values [columns][]float64
 	var calibrations []metric.Calibration

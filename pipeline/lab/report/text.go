@@ -41,7 +41,8 @@ func (t *Table) sentence() string {
 	if c := fmp.Calibration; c != nil {
 		calibrated = fmt.Sprintf(" (perfectly calibrated ones would be %.1f on that number of images)", 100*c.Perfect)
 	}
-	return fmt.Sprintf("%sFMP is right on %.1f%% of images%s; its stated probabilities are %.1f points off on average%s.", sent, 100*fmp.ACC.Mean, beside, 100*fmp.ECE.Mean, calibrated)
+	return fmt.Sprintf("%sFMP is right on %.1f%% of images%s; its stated probabilities are %.1f points off on average%s.", sent,
+		100*fmp.ACC.Mean, beside, 100*fmp.ECE.Mean, calibrated)
 }
 
 // wrapped breaks a text between words into lines of at most width bytes.

@@ -171,7 +171,8 @@ func inverse(x *mat.Dense, outer *mat.SymDense, a, b float64) (*mat.SymDense, er
 		}
 		var chol mat.Cholesky
 		if !chol.Factorize(out) {
-			return nil, fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; raise posterior.samples", n, p, 1-b*float64(n))
+			return nil, fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; raise posterior.samples", n, p,
+				1-b*float64(n))
 		}
 		return out, chol.InverseTo(out)
 	}

@@ -27,7 +27,8 @@ func (s squares) Of(_ context.Context, features []float32) ([]float32, error) {
 func TestHeadsOnCoordinates(t *testing.T) {
 	head := posterior.Theta{D: 3, C: 2, W: []float64{0, 0, 0, 10, 0, -10}} // logit 1 is 10 x^2 - 10
 	x, y := []float32{-2, -1.5, 0, 0.5, 2}, []int{1, 1, 0, 0, 1}
-	s, err := score.Evaluate(context.Background(), &posterior.Result{Ensembles: []posterior.Ensemble{{head}}, Coordinates: squares{1}}, x, y, 1)
+	s, err := score.Evaluate(context.Background(), &posterior.Result{Ensembles: []posterior.Ensemble{{head}}, Coordinates: squares{1}}, x, y,
+		1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,8 @@ func TestCoverage(t *testing.T) {
 			limit := draw(0.5, rep, heads)
 			// A method that names classes as the regression does, and holds any probability or none.
 			for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
-				s, err := (&score.Test{Features: x, Labels: y, Regression: &limit}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
+				s, err := (&score.Test{Features: x, Labels: y, Regression: &limit}).Score(context.Background(), nil,
+					&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -64,7 +65,8 @@ func TestCoverage(t *testing.T) {
 					t.Errorf("against a regression: %+v, want %v", v, want)
 				}
 			}
-			s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2)
+			s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil,
+				&posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +89,8 @@ func TestCoverage(t *testing.T) {
 	e := posterior.Ensemble{draw(1, 1, 1), draw(1, 1, 2)}
 	limit := draw(0.5, 1, 3)
 	for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
-		s, err := (&score.Test{Features: x, Labels: y}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
+		s, err := (&score.Test{Features: x, Labels: y}).Score(context.Background(), nil,
+			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +98,8 @@ func TestCoverage(t *testing.T) {
 			t.Errorf("own intervals: %+v, want %v", s.Coverage, want)
 		}
 	}
-	s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e[:1]}}, 1)
+	s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil,
+		&posterior.Result{Ensembles: []posterior.Ensemble{e[:1]}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +129,16 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 	}
 	sure, unsure, said := head(9, 0, 0), head(0, 0.1, 0), head(0, 0, 1)
 	e := posterior.Ensemble{said, said}
-	s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &unsure}).Score(t.Context(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &sure, Intervals: upTo{everything{true, e}}}, 1)
+	s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &unsure}).Score(t.Context(), nil,
+		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &sure, Intervals: upTo{everything{true, e}}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if v := s.Coverage; v.Top != 0 || *v.Named != 1 || *v.Regression != 1 || *v.RegressionNamed != 1 || v.Uncertain != nil {
 		t.Errorf("%+v", v)
 	}
-	s, err = (&score.Test{Features: x, Labels: []int{0}, Regression: &sure}).Score(t.Context(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &unsure, Intervals: upTo{everything{true, e}}}, 1)
+	s, err = (&score.Test{Features: x, Labels: []int{0}, Regression: &sure}).Score(t.Context(), nil,
+		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &unsure, Intervals: upTo{everything{true, e}}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +147,8 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 	}
 }
 
-// TestRegressionHead: few points of classes that nothing tells apart get a large penalty, under which all probabilities are nearly alike, and many points of
-// distinct ones a small one.
+// TestRegressionHead: few points of classes that nothing tells apart get a large penalty, under which all probabilities are nearly alike,
+// and many points of distinct ones a small one.
 func TestRegressionHead(t *testing.T) {
 	sharpest := func(spread float64, n int) float64 {
 		w := newWorld(1, 5, 3, spread)

@@ -20,7 +20,8 @@ import (
 // (Hastie, Tibshirani and Friedman 2009, section 4.3), with pi_c = (n_c + 1/2) / (n + C/2), so that a class without
 // points stays possible. Its mean is that of all points.
 var fedcgs = method{
-	Info{Name: "FedCGS", Family: Discriminants, Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot, Cite: citeFedCGS,
+	Info{Name: "FedCGS", Family: Discriminants, Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot,
+		Cite:  citeFedCGS,
 		Param: ParamShrinkage, Grid: gridShrinkage},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		theta, err := t.statistics().discriminant(s.Shrinkage)
@@ -31,12 +32,13 @@ var fedcgs = method{
 	},
 }
 
-// fedcgsCorpus is fedcgs, and so GH-LDA, with the corpus's covariance as the prior's mean: with an inverse-Wishart prior of m degrees of freedom and n - C of the
-// clients the posterior mean is
+// fedcgsCorpus is fedcgs, and so GH-LDA, with the corpus's covariance as the prior's mean: with an inverse-Wishart prior of m degrees of
+// freedom and n - C of the clients the posterior mean is
 //
 //	(1-g) S + g s W,   g = m / (m + n - C)
 //
-// (Gelman et al. 2013, section 3.6), where W is the corpus's covariance, spread over all directions by another share, and s W has the size of S.
+// (Gelman et al. 2013, section 3.6), where W is the corpus's covariance, spread over all directions by another share, and s W has the size
+// of S.
 var fedcgsCorpus = method{
 	Info{Name: "FedCGS-corpus", Title: "FedCGS, its covariance shrunk to the corpus's", Group: OneShot, Cite: citeFedCGS,
 		Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},

@@ -45,8 +45,8 @@ func variance(e posterior.Ensemble) (v float64, mean []float64) {
 	return v, mean
 }
 
-// TestFitted: the heads of FMP-Laplace scatter about FMP-mean's, and those of FMP-joint about FMP's as at scale 0, with a variance that grows with the scale; neither
-// depends on threads; in closed scope both are errors.
+// TestFitted: the heads of FMP-Laplace scatter about FMP-mean's, and those of FMP-joint about FMP's as at scale 0, with a variance that
+// grows with the scale; neither depends on threads; in closed scope both are errors.
 func TestFitted(t *testing.T) {
 	ctx := context.Background()
 	open := openTask(t, 1)
@@ -125,7 +125,8 @@ func TestAtEnd(t *testing.T) {
 	}
 }
 
-// TestJointCriterion: the joint NLL of tuning is that of scores at the same temperature, and is added for methods whose setting is a scale of the spread, alone.
+// TestJointCriterion: the joint NLL of tuning is that of scores at the same temperature, and is added for methods whose setting is a scale
+// of the spread, alone.
 func TestJointCriterion(t *testing.T) {
 	ctx := context.Background()
 	open := openTask(t, 1)

@@ -9,14 +9,16 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fmp is FMP of class means, in closed or open form (package posterior), with its limit of infinite data; without a predictor of some corpus, of
-// moments.
+// fmp is FMP of class means, in closed or open form (package posterior), with its limit of infinite data; without a predictor of some
+// corpus, of moments.
 var fmp = method{
-	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
+	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form",
+		Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		if t.means == nil && t.in.Moments != nil {
 			return posterior.Moments(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
-				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream}, Honesty: t.in.Honesty, Threads: t.in.Threads})
+				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream}, Honesty: t.in.Honesty,
+				Threads: t.in.Threads})
 		}
 		f, err := t.form()
 		if err != nil {
@@ -53,7 +55,8 @@ var fmp = method{
 
 // fmpMean replaces FMP's samples by one head, that of the posterior means, with scalars learned for it.
 var fmpMean = method{
-	Info{Name: "FMP-mean", Keep: true, Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP, Conjugate: true},
+	Info{Name: "FMP-mean", Keep: true, Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP,
+		Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		f, seen, err := t.pooledMeans()
 		if err != nil {
@@ -63,7 +66,8 @@ var fmpMean = method{
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.Bytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.Bytes()},
+			nil
 	},
 }
 

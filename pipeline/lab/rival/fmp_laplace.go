@@ -14,14 +14,17 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// fmpLaplace is the Laplace approximation around FMP-mean in open scope (MacKay 1992, section 3): with the fit's minimiser T and Hessian H there,
+// fmpLaplace is the Laplace approximation around FMP-mean in open scope (MacKay 1992, section 3): with the fit's minimiser T and Hessian H
+// there,
 //
 //	T_s ~ N(T, scale H^-1)
 //
 // from the same uploads. The scale and the temperature are tuned.
 var fmpLaplace = method{
-	Info{Name: "FMP-Laplace", Title: "Laplace approximation around FMP-mean's fit to the class means (open scope)", Group: OneShot, Conjugate: true,
-		Cite: "MacKay 1992, A practical Bayesian framework for backpropagation networks, Neural Computation 4(3)", Param: ParamScale, Grid: gridScale, Joint: true, Fitted: true},
+	Info{Name: "FMP-Laplace", Title: "Laplace approximation around FMP-mean's fit to the class means (open scope)", Group: OneShot,
+		Conjugate: true,
+		Cite:      "MacKay 1992, A practical Bayesian framework for backpropagation networks, Neural Computation 4(3)", Param: ParamScale,
+		Grid: gridScale, Joint: true, Fitted: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		f, refit, err := t.refit()
 		if err != nil {
@@ -63,7 +66,8 @@ func (t *Task) refit() (*posterior.Form, *sample.Refit, error) {
 	}
 	refit, ok := f.Conjugate.(*sample.Refit)
 	if !ok {
-		return nil, nil, fmt.Errorf("heads of the closed form are not fitted to the uploads, so that there is no curvature; leave the method out in closed scope")
+		return nil, nil, fmt.Errorf("heads of the closed form are not fitted to the uploads, so that there is no curvature; leave the method " +
+			"out in closed scope")
 	}
 	return f, refit, nil
 }

@@ -26,7 +26,8 @@ func chainHeads(samples int) int { return max(samples, 100) }
 
 // localGaussianPosteriors returns the clients' posteriors with prior N(0, I / precision), one ensemble of samples heads per
 // client, and the worst of their diagnostics.
-func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, samples int, s Settings) ([]posterior.Ensemble, map[string]float64, error) {
+func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, samples int, s Settings) ([]posterior.Ensemble,
+	map[string]float64, error) {
 	fits, err := t.localFits(ctx, precision, s)
 	if err != nil {
 		return nil, nil, err
@@ -35,7 +36,8 @@ func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, s
 	diagnostics := make([]*diagnostics, len(fits))
 	err = parallel(ctx, len(fits), t.in.Threads, func(ctx context.Context, m int) error {
 		var err error
-		out[m], diagnostics[m], err = t.gaussianPosterior(ctx, gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision}, samples, s, 1)
+		out[m], diagnostics[m], err = t.gaussianPosterior(ctx, gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision},
+			samples, s, 1)
 		if err != nil {
 			return fmt.Errorf("client %d: %w", m, err)
 		}
@@ -75,7 +77,8 @@ type gaussianFit struct {
 }
 
 // gaussianPosterior draws samples heads from the density about a fit.
-func (t *Task) gaussianPosterior(ctx context.Context, p gaussianFit, samples int, s Settings, threads int) (posterior.Ensemble, *diagnostics, error) {
+func (t *Task) gaussianPosterior(ctx context.Context, p gaussianFit, samples int, s Settings, threads int) (posterior.Ensemble,
+	*diagnostics, error) {
 	memoKey := fmt.Sprint("gaussian/", p.key, "/", p.precision, samples, s.Tolerance, s.Sampler)
 	if s.Sampler == HMC {
 		memoKey += fmt.Sprint(" ", s.Chains, s.Warmup, s.Draws)
@@ -166,7 +169,8 @@ func newTarget(set *point.Set, mode posterior.Theta, precision float64, sampler 
 	o := erm.NewObjective(t.problem)
 	if sampler == Laplace {
 		if dim := r * p.C; dim > maxDense {
-			return nil, fmt.Errorf("the Hessian of %d x %d numbers a head; allowed are %d in all: sample by %q, or use fewer classes or features", r, p.C, maxDense, HMC)
+			return nil, fmt.Errorf("the Hessian of %d x %d numbers a head; allowed are %d in all: sample by %q, or use fewer classes or features", r,
+				p.C, maxDense, HMC)
 		}
 		return t, t.addBlock(o.Hessian(t.mode))
 	}

@@ -72,7 +72,8 @@ var ghqda = method{
 			}
 			var chol mat.Cholesky
 			if !chol.Factorize(shrunk(cov, s.Shrinkage)) {
-				return nil, fmt.Errorf("covariance of class %d, of %v points with %d features, is singular at shrinkage %v; raise the shrinkage", c, all.count[c], d, s.Shrinkage)
+				return nil, fmt.Errorf("covariance of class %d, of %v points with %d features, is singular at shrinkage %v; raise the shrinkage", c,
+					all.count[c], d, s.Shrinkage)
 			}
 			var p mat.SymDense
 			if err := chol.InverseTo(&p); err != nil {
@@ -93,7 +94,8 @@ var ghqda = method{
 			}
 			theta.Row(last)[c] = -mat.Dot(&w, mu)/2 - chol.LogDet()/2 + math.Log((all.count[c]+0.5)/(n+float64(t.c)/2))
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: products, UploadBytes: float32Bytes(t.c * (1 + d + d*(d+1)/2))}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: products,
+			UploadBytes: float32Bytes(t.c * (1 + d + d*(d+1)/2))}, nil
 	},
 }
 

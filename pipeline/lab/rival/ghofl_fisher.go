@@ -13,11 +13,13 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fisherMix is the head of the GH-OFL family (Turazza, Picone and Mamei 2026, arXiv 2602.01186, section 3) that is fitted to drawn points: from the uploads of
-// GH-QDA the server draws them in the subspace that separates the classes, z = V'h, and fits a softmax regression. The authors' program descends by AdamW for a number of
-// epochs; here the same cross-entropy is minimised. The margin of the first version of the paper is not in their last program.
+// fisherMix is the head of the GH-OFL family (Turazza, Picone and Mamei 2026, arXiv 2602.01186, section 3) that is fitted to drawn points:
+// from the uploads of GH-QDA the server draws them in the subspace that separates the classes, z = V'h, and fits a softmax regression. The
+// authors' program descends by AdamW for a number of epochs; here the same cross-entropy is minimised. The margin of the first version of
+// the paper is not in their last program.
 var fisherMix = method{
-	Info{Name: "FisherMix", Title: "linear head fitted to points drawn in the Fisher subspace, from the clients' moments", Group: OneShot, Cite: citeGHOFL,
+	Info{Name: "FisherMix", Title: "linear head fitted to points drawn in the Fisher subspace, from the clients' moments", Group: OneShot,
+		Cite:  citeGHOFL,
 		Param: ParamShrinkage, Grid: gridShrinkage, Published: &ghShrinkage},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		f, err := t.fisher(s.Shrinkage)
@@ -32,8 +34,8 @@ var fisherMix = method{
 	},
 }
 
-// Settings of the authors' configuration for CIFAR-100: share of the subspace's energy, its largest size, and the factor of the drawn points' deviation. Points a
-// class are fewer than their 4,000, for the time; the penalty is that of a weight decay too small to matter.
+// Settings of the authors' configuration for CIFAR-100: share of the subspace's energy, its largest size, and the factor of the drawn
+// points' deviation. Points a class are fewer than their 4,000, for the time; the penalty is that of a weight decay too small to matter.
 const (
 	fisherEnergy, fisherMost = 0.995, 128
 	fisherTau, fisherPoints  = 0.9, 500
@@ -93,7 +95,8 @@ func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 	return f, nil
 }
 
-// subspace returns the directions V of largest between-class variance in units of the within-class one, V' within V = I, that hold fisherEnergy of it.
+// subspace returns the directions V of largest between-class variance in units of the within-class one, V' within V = I, that hold
+// fisherEnergy of it.
 func subspace(within, between *mat.SymDense) (*mat.Dense, error) {
 	d := within.SymmetricDim()
 	var e mat.EigenSym

@@ -45,7 +45,8 @@ func summary(all []*diagnostics) map[string]float64 {
 			continue
 		}
 		if out == nil {
-			out = map[string]float64{"rhat": d.rhat, "rhat_energy": d.rhatEnergy, "acceptance": d.acceptance, "step_size": d.stepSize, "divergences": float64(d.divergences)}
+			out = map[string]float64{"rhat": d.rhat, "rhat_energy": d.rhatEnergy, "acceptance": d.acceptance, "step_size": d.stepSize,
+				"divergences": float64(d.divergences)}
 			continue
 		}
 		out["rhat"] = max(out["rhat"], d.rhat)
@@ -58,7 +59,8 @@ func summary(all []*diagnostics) map[string]float64 {
 }
 
 // hmc runs s.Chains chains and returns samples draws, evenly spaced, alternating between chains.
-func hmc(ctx context.Context, t *target, samples int, s Settings, threads int, stream func(chain int) *rand.Rand) ([][]float64, *diagnostics, error) {
+func hmc(ctx context.Context, t *target, samples int, s Settings, threads int, stream func(chain int) *rand.Rand) ([][]float64,
+	*diagnostics, error) {
 	draws := max(s.Draws, (samples+s.Chains-1)/s.Chains)
 	draws += draws % 2 // R-hat splits chains in halves
 	chains := make([]*chain, s.Chains)

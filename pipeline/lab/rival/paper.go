@@ -9,9 +9,9 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Nine of the paper's ten methods are three ways of using three kinds of heads: fits, Gaussian-prior posteriors and martingale posteriors; of
-// each client's own points (L), of all clients' points, or combined from the clients' (C). A client of the combined ones has the share l2 / M of
-// the penalty, so that the shares add up to that of all points: its prior to the power 1/M.
+// Nine of the paper's ten methods are three ways of using three kinds of heads: fits, Gaussian-prior posteriors and martingale posteriors;
+// of each client's own points (L), of all clients' points, or combined from the clients' (C). A client of the combined ones has the share
+// l2 / M of the penalty, so that the shares add up to that of all points: its prior to the power 1/M.
 
 // heads makes heads of one kind.
 type heads struct {
@@ -102,26 +102,32 @@ func mean(_ context.Context, locals []posterior.Ensemble, _ Settings) (posterior
 	return posterior.Ensemble{out}, nil
 }
 
-// The nine methods. MP is the target of FMP's approximation. CBNN is consensus Monte Carlo: the i-th samples of all clients' subposteriors are combined by
-// precision, and CFMP does the same with martingale posteriors. Weighting by precision favours clients that know nothing: where a class is absent
-// the drawn points agree, and so do the samples. The tuned protocol therefore tries equal weights too.
+// The nine methods. MP is the target of FMP's approximation. CBNN is consensus Monte Carlo: the i-th samples of all clients' subposteriors
+// are combined by precision, and CFMP does the same with martingale posteriors. Weighting by precision favours clients that know nothing:
+// where a class is absent the drawn points agree, and so do the samples. The tuned protocol therefore tries equal weights too.
 var (
 	lann = method{Info{Name: "LANN", Family: Fits, Cost: 20, Title: "one fit to each client's points; mean over clients", Group: Local,
 		Cite: citeFMP, Param: ParamL2, Grid: gridL2}, fits.alone}
-	lbnn = method{Info{Name: "LBNN", Family: GaussianPriors, Cost: 90, Title: "Gaussian-prior posterior of each client's points; mean over clients", Group: Local,
+	lbnn = method{Info{Name: "LBNN", Family: GaussianPriors, Cost: 90, Title: "Gaussian-prior posterior of each client's points; mean over " +
+		"clients", Group: Local,
 		Cite: citeNeal, Param: ParamL2, Grid: gridL2}, gaussian.alone}
-	lmp = method{Info{Name: "LMP", Family: Martingales, Cost: 80, Title: "martingale posterior of each client's points; mean over clients", Group: Local,
-		Cite: citeFong + "; " + citeFMP, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.alone}
+	lmp = method{Info{Name: "LMP", Family: Martingales, Cost: 80, Title: "martingale posterior of each client's points; mean over clients",
+		Group: Local,
+		Cite:  citeFong + "; " + citeFMP, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.alone}
 	ann = method{Info{Name: "ANN", Family: Fits, Cost: 1, Title: "one fit to all clients' points", Group: Centralised,
 		Cite: citeFMP, Param: ParamL2, Grid: gridL2}, fits.centralised}
-	bnn = method{Info{Name: "BNN", Family: GaussianPriors, Cost: 45, Title: "Gaussian-prior posterior of all clients' points", Group: Centralised,
-		Cite: citeNeal, Param: ParamL2, Grid: gridL2}, gaussian.centralised}
-	mp = method{Info{Name: "MP", Family: Martingales, Keep: true, Cost: 12, Title: "martingale posterior of all clients' points", Group: Centralised,
-		Cite: citeFong, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.centralised}
+	bnn = method{Info{Name: "BNN", Family: GaussianPriors, Cost: 45, Title: "Gaussian-prior posterior of all clients' points",
+		Group: Centralised,
+		Cite:  citeNeal, Param: ParamL2, Grid: gridL2}, gaussian.centralised}
+	mp = method{Info{Name: "MP", Family: Martingales, Keep: true, Cost: 12, Title: "martingale posterior of all clients' points",
+		Group: Centralised,
+		Cite:  citeFong, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.centralised}
 	cann = method{Info{Name: "CANN", Family: Fits, Cost: 1, Title: "average of the clients' fits", Group: OneShot,
 		Cite: citeZinkevich, Param: ParamL2, Grid: gridL2}, fits.combined}
-	cbnn = method{Info{Name: "CBNN", Family: GaussianPriors, Cost: 80, Title: "consensus of the clients' Gaussian-prior posteriors", Group: OneShot,
-		Cite: citeScott, Param: ParamL2, Grid: gridL2, More: weightings}, gaussian.combined}
-	cfmp = method{Info{Name: "CFMP", Family: Martingales, Keep: true, Cost: 20, Title: "consensus of the clients' martingale posteriors", Group: OneShot,
-		Cite: citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true}, martingale.combined}
+	cbnn = method{Info{Name: "CBNN", Family: GaussianPriors, Cost: 80, Title: "consensus of the clients' Gaussian-prior posteriors",
+		Group: OneShot,
+		Cite:  citeScott, Param: ParamL2, Grid: gridL2, More: weightings}, gaussian.combined}
+	cfmp = method{Info{Name: "CFMP", Family: Martingales, Keep: true, Cost: 20, Title: "consensus of the clients' martingale posteriors",
+		Group: OneShot,
+		Cite:  citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true}, martingale.combined}
 )

@@ -37,7 +37,8 @@ var plda = method{
 			}
 			theta.Row(2 * t.dx)[c] = bias
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: (*latentSquares)(l), Means: score.Plain{}, UploadBytes: t.meansBytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: (*latentSquares)(l), Means: score.Plain{},
+			UploadBytes: t.meansBytes()}, nil
 	},
 }
 

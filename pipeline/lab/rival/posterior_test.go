@@ -157,7 +157,8 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	}
 	t.Cleanup(func() { private.Close() })
 	in.Private = private
-	in.Privacy = &privacy.Budget{Epsilon: 8, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Trusted, Points: n}
+	in.Privacy = &privacy.Budget{Epsilon: 8, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Trusted,
+		Points: n}
 	if in.ClassMeans, err = k.Compress(context.Background(), in.Clients); err != nil {
 		t.Fatal(err)
 	}
@@ -209,12 +210,16 @@ func TestMethodsOnGaussianClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		got[m.Info().Name] = s
-		t.Logf("%-6s acc %.3f ece %.3f nll %.3f brier %.3f upload %6.0f %v %v", m.Info().Name, s.ACC, s.ECE, s.NLL, s.Brier, r.UploadBytes, took.Round(time.Millisecond), r.Diagnostics)
+		t.Logf("%-6s acc %.3f ece %.3f nll %.3f brier %.3f upload %6.0f %v %v", m.Info().Name, s.ACC, s.ECE, s.NLL, s.Brier, r.UploadBytes,
+			took.Round(time.Millisecond), r.Diagnostics)
 	}
-	for _, k := range [][2]string{{"ANN", "LANN"}, {"BNN", "LBNN"}, {"MP", "LMP"}, {"FMP", "LMP"}, {"FMP-mean", "LMP"}, {"FMP-ISAB", "LMP"}, {"CANN", "LANN"}, {"FedCGS", "LANN"},
-		{"NCM", "LANN"}, {"LDA", "LANN"}, {"PLDA", "LANN"}, {"Regression", "LANN"}, {"GH-LDA", "LANN"}, {"GH-QDA", "LANN"}, {"Fed3R", "LANN"}, {"FedPFT", "LANN"}, {"PredBayes", "LANN"}, {"FMP-DP", "LANN"}} {
+	for _, k := range [][2]string{{"ANN", "LANN"}, {"BNN", "LBNN"}, {"MP", "LMP"}, {"FMP", "LMP"}, {"FMP-mean", "LMP"}, {"FMP-ISAB", "LMP"},
+		{"CANN", "LANN"}, {"FedCGS", "LANN"},
+		{"NCM", "LANN"}, {"LDA", "LANN"}, {"PLDA", "LANN"}, {"Regression", "LANN"}, {"GH-LDA", "LANN"}, {"GH-QDA", "LANN"}, {"Fed3R", "LANN"},
+		{"FedPFT", "LANN"}, {"PredBayes", "LANN"}, {"FMP-DP", "LANN"}} {
 		if got[k[0]].ACC < got[k[1]].ACC+0.05 {
-			t.Errorf("ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better than one client's", k[0], got[k[0]].ACC, k[1], got[k[1]].ACC)
+			t.Errorf("ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better than one client's", k[0], got[k[0]].ACC, k[1],
+				got[k[1]].ACC)
 		}
 	}
 	if a := got["PRIOR"].ACC; math.Abs(a-0.1) > 0.01 {
@@ -509,16 +514,19 @@ func TestErrors(t *testing.T) {
 			in.Clients, in.ClassMeans = in.Clients[:1], in.ClassMeans[:1]
 			in.Uploads = nil
 		}),
-		`sampler is "nuts"`:                         run(bnn, func(_ *Input, s *Settings) { s.Sampler = "nuts" }),
-		`covariance is "block"`:                     run(cbnn, func(_ *Input, s *Settings) { s.Covariance = "block" }),
-		"1 chains":                                  run(bnn, func(_ *Input, s *Settings) { s.Chains = 1 }),
-		"FMP: no conjugate predictor":               run(fmp, func(in *Input, _ *Settings) { in.Conjugate = nil }),
-		"FMP-ISAB: no uploads":                      run(fmpISAB, func(in *Input, _ *Settings) { in.Uploads = nil }),
-		"PRIOR: no uploads":                         run(prior, func(in *Input, _ *Settings) { in.Conjugate, in.Uploads = nil, nil }),
-		"class means of 1 of 2 clients":             run(fmp, func(in *Input, _ *Settings) { in.ClassMeans = in.ClassMeans[:1] }),
-		"MP: no predictor":                          run(mp, func(in *Input, _ *Settings) { in.Drawer = nil }),
-		"1 uploads of 2 clients":                    run(fmp, func(in *Input, _ *Settings) { in.Uploads = in.Uploads[:1] }),
-		"no clients and no uploads":                 run(ann, func(in *Input, _ *Settings) { in.Clients, in.Uploads, in.ClassMeans = nil, nil, nil }),
+		`sampler is "nuts"`:             run(bnn, func(_ *Input, s *Settings) { s.Sampler = "nuts" }),
+		`covariance is "block"`:         run(cbnn, func(_ *Input, s *Settings) { s.Covariance = "block" }),
+		"1 chains":                      run(bnn, func(_ *Input, s *Settings) { s.Chains = 1 }),
+		"FMP: no conjugate predictor":   run(fmp, func(in *Input, _ *Settings) { in.Conjugate = nil }),
+		"FMP-ISAB: no uploads":          run(fmpISAB, func(in *Input, _ *Settings) { in.Uploads = nil }),
+		"PRIOR: no uploads":             run(prior, func(in *Input, _ *Settings) { in.Conjugate, in.Uploads = nil, nil }),
+		"class means of 1 of 2 clients": run(fmp, func(in *Input, _ *Settings) { in.ClassMeans = in.ClassMeans[:1] }),
+		"MP: no predictor":              run(mp, func(in *Input, _ *Settings) { in.Drawer = nil }),
+		"1 uploads of 2 clients":        run(fmp, func(in *Input, _ *Settings) { in.Uploads = in.Uploads[:1] }),
+		"no clients and no uploads": run(ann, func(in *Input, _ *Settings) {
+			in.Clients, in.Uploads, in.ClassMeans = nil, nil,
+				nil
+		}),
 		"ANN: the clients' own points are not here": run(ann, func(in *Input, _ *Settings) { in.Clients = nil }),
 		"client 1 has no points":                    run(ann, func(in *Input, _ *Settings) { in.Clients[1] = point.New(0, 5, 3) }),
 		"client 1 has dx 4":                         run(ann, func(in *Input, _ *Settings) { in.Clients[1] = point.New(2, 4, 3) }),
@@ -636,7 +644,8 @@ func ExampleNewTask() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Printf("%-4s ensembles %d, heads %d, accuracy %.2f, bytes sent %.0f\n", name, len(r.Ensembles), len(r.Ensembles[0]), s.ACC, r.UploadBytes)
+		fmt.Printf("%-4s ensembles %d, heads %d, accuracy %.2f, bytes sent %.0f\n", name, len(r.Ensembles), len(r.Ensembles[0]), s.ACC,
+			r.UploadBytes)
 	}
 	// Output:
 	// LANN ensembles 2, heads 1, accuracy 1.00, bytes sent 0

@@ -17,7 +17,8 @@ import (
 // differ by a cyclic renaming of the classes, under which every class mean gets every name once.
 // Where Shuffles is below C the renamings are spread evenly.
 var prior = method{
-	Info{Name: "PRIOR", Control: true, Cost: 80, Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Follows: "FMP"},
+	Info{Name: "PRIOR", Control: true, Cost: 80, Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline,
+		Cite: citeFMP, Follows: "FMP"},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		if t.closedForm() {
 			return t.conjugatePrior(ctx, s)

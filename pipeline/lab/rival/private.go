@@ -15,11 +15,13 @@ import (
 )
 
 // citePrivate cites the source of noise-aware posteriors.
-const citePrivate = "Bernstein and Sheldon 2018, Differentially private Bayesian inference for exponential families, NeurIPS 31; Heikkilä et al. 2017, Differentially private Bayesian learning on distributed data, NeurIPS 30"
+const citePrivate = "Bernstein and Sheldon 2018, Differentially private Bayesian inference for exponential families, NeurIPS 31; " +
+	"Heikkilä et al. 2017, Differentially private Bayesian learning on distributed data, NeurIPS 30"
 
 // fmpDP is FMP from class sums with differential privacy: its posterior accounts for the added noise (package privacy).
 var fmpDP = method{
-	Info{Name: "FMP-DP", Title: "FMP of differentially private class sums, by a posterior that knows the noise", Group: OneShot, Cite: citePrivate, Private: true, Keep: true},
+	Info{Name: "FMP-DP", Title: "FMP of differentially private class sums, by a posterior that knows the noise", Group: OneShot,
+		Cite: citePrivate, Private: true, Keep: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		totals, account, err := t.released(ctx)
 		if err != nil {
@@ -36,7 +38,8 @@ var fmpDP = method{
 
 // fmpDPPlugin is the plug-in baseline: noisy counts and means in place of the true ones.
 var fmpDPPlugin = method{
-	Info{Name: "FMP-DP-plugin", Title: "FMP that takes differentially private class sums for the true ones", Group: OneShot, Cite: citeFMP, Private: true},
+	Info{Name: "FMP-DP-plugin", Title: "FMP that takes differentially private class sums for the true ones", Group: OneShot, Cite: citeFMP,
+		Private: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		totals, account, err := t.released(ctx)
 		if err != nil {
@@ -55,7 +58,8 @@ var fmpDPPlugin = method{
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.releaseBytes(), Diagnostics: posterior.Spent(account), Spent: account}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.releaseBytes(),
+			Diagnostics: posterior.Spent(account), Spent: account}, nil
 	},
 }
 
@@ -66,7 +70,8 @@ func (t *Task) releaseBytes() float64 { return 8 * float64(t.c*(t.in.Private.K()
 func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account, error) {
 	p, b := t.in.Private, t.in.Privacy
 	if p == nil || b == nil {
-		return nil, nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, and privacy.epsilon above 0 states the other")
+		return nil, nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, and privacy.epsilon above 0 states the " +
+			"other")
 	}
 	type round struct {
 		totals  *privacy.Totals
@@ -128,7 +133,8 @@ func (t *Task) clientRelease(ctx context.Context, set *point.Set) (*privacy.Rele
 // are counted.
 var fedpftDP = method{
 	Info{Name: "FedPFT-DP", Title: "softmax regression on draws from differentially private class Gaussians", Group: OneShot,
-		Cite:  "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated learning with foundation models, arXiv:2402.01862",
+		Cite: "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated learning with foundation models, " +
+			"arXiv:2402.01862",
 		Param: ParamL2, Grid: gridL2, Private: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		drawn, err := memo.Once(t.memo, "fedpft-dp", func() (*point.Set, error) { return t.privateGaussians(ctx) })
@@ -142,7 +148,8 @@ var fedpftDP = method{
 			return nil, err
 		}
 		k := t.in.Private.K()
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: privateRows{t.in.Private}, UploadBytes: 8 * float64(t.c*(1+k+k*(k+1)/2))}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: privateRows{t.in.Private}, UploadBytes: 8 *
+			float64(t.c*(1+k+k*(k+1)/2))}, nil
 	},
 }
 

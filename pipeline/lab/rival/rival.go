@@ -107,7 +107,8 @@ const (
 
 // DefaultSettings returns the shared protocol: lambda 3, shrinkage 0.3, temperature 1.
 func DefaultSettings() Settings {
-	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Scale: 1, Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
+	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Scale: 1, Temperature: 1, Tolerance: erm.DefaultTolerance,
+		Sampler: HMC, Covariance: Diagonal,
 		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
 }
 
@@ -153,14 +154,16 @@ func (s Settings) checkChains() error {
 
 // tunable returns a pointer to the tunable setting name; nil for other names.
 func (s *Settings) tunable(name string) *float64 {
-	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting, ParamSpread: &s.Spread, ParamScale: &s.Scale}[name]
+	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting,
+		ParamSpread: &s.Spread, ParamScale: &s.Scale}[name]
 }
 
 // With returns the settings with the tunable setting name (a Param constant) set to value. An unknown name is an error.
 func (s Settings) With(name string, value float64) (Settings, error) {
 	p := s.tunable(name)
 	if p == nil {
-		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, %q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting, ParamSpread, ParamScale)
+		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, %q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta,
+			ParamWeighting, ParamSpread, ParamScale)
 	}
 	*p = value
 	return s, s.Check()
@@ -216,7 +219,8 @@ type Info struct {
 	Published *float64
 	// More lists further settings that the tuned protocol chooses, each with few values: all combinations are tried.
 	More []Param
-	// Joint says that Param is a scale of the samples' spread, which the NLL of single points hardly shows: it is chosen by NLL plus joint NLL.
+	// Joint says that Param is a scale of the samples' spread, which the NLL of single points hardly shows: it is chosen by NLL plus joint
+	// NLL.
 	Joint bool
 	// NeedsCorpus says that the method reads Input.Corpus.
 	NeedsCorpus bool
@@ -347,15 +351,17 @@ func NewTask(in Input) (*Task, error) {
 	if err := t.checkSets("upload", in.Uploads); err != nil {
 		return nil, err
 	}
-	t.drawn = &posterior.Martingale{Drawer: in.Drawer, Samples: in.Samples, Fresh: in.Fresh, Seed: in.Seed, Stream: in.Stream, Threads: in.Threads}
+	t.drawn = &posterior.Martingale{Drawer: in.Drawer, Samples: in.Samples, Fresh: in.Fresh, Seed: in.Seed, Stream: in.Stream,
+		Threads: in.Threads}
 	if err := t.drawn.Check(); err != nil {
 		return nil, err
 	}
 	if len(in.ClassMeans)+len(in.Soft) > 0 {
 		var err error
 		if t.means, err = posterior.New(posterior.Input{
-			Conjugate: in.Conjugate, ClassMeans: in.ClassMeans, Open: in.Open, Soft: in.Soft, Scope: in.Scope, Samples: in.Latents, NoLatent: in.NoLatent,
-			Honesty: in.Honesty, Seed: in.Seed, Stream: in.Stream, Threads: in.Threads,
+			Conjugate: in.Conjugate, ClassMeans: in.ClassMeans, Open: in.Open, Soft: in.Soft, Scope: in.Scope, Samples: in.Latents,
+			NoLatent: in.NoLatent,
+			Honesty:  in.Honesty, Seed: in.Seed, Stream: in.Stream, Threads: in.Threads,
 		}); err != nil {
 			return nil, err
 		}

@@ -14,7 +14,8 @@ type Held struct {
 	Task     *Task
 	Features []float32 // n x dx, row-major
 	Labels   []int     // n class indices
-	// Batches are the batches of points that joint scores are computed on ([metric.NearBatches]); nil for none. Methods with Info.Joint need them.
+	// Batches are the batches of points that joint scores are computed on ([metric.NearBatches]); nil for none. Methods with Info.Joint need
+	// them.
 	Batches [][]int
 }
 
@@ -37,8 +38,8 @@ type Choice struct {
 // flat is a difference in NLL that a tuning task's hundreds of images do not resolve.
 const flat = 1e-4
 
-// AtEnd reports whether a value beyond those tried might be better: the chosen one is the first or the last, no bound of the setting, and more than flat
-// below its neighbour.
+// AtEnd reports whether a value beyond those tried might be better: the chosen one is the first or the last, no bound of the setting, and
+// more than flat below its neighbour.
 func (c *Choice) AtEnd() bool {
 	k, step := slices.Index(c.Grid, c.Value), 1
 	switch {
@@ -172,7 +173,8 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 		if err != nil {
 			return err
 		}
-		c.Grid, c.NLL, c.Temperatures = slices.Insert(c.Grid, at, v), slices.Insert(c.NLL, at, nll), slices.Insert(c.Temperatures, at, temperature)
+		c.Grid, c.NLL, c.Temperatures = slices.Insert(c.Grid, at, v), slices.Insert(c.NLL, at, nll),
+			slices.Insert(c.Temperatures, at, temperature)
 		return nil
 	}
 	if p.Name == "" {
@@ -217,8 +219,8 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 	return c, nil
 }
 
-// heldNLL returns the least mean NLL over the held-out points at one value of a setting, and its temperature. With Info.Joint it adds the joint NLL
-// at this temperature, as training of the open predictor does.
+// heldNLL returns the least mean NLL over the held-out points at one value of a setting, and its temperature. With Info.Joint it adds the
+// joint NLL at this temperature, as training of the open predictor does.
 func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64) (temperature, nll float64, err error) {
 	name := t.m.Info().Name
 	if param != "" {

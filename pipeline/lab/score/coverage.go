@@ -125,7 +125,8 @@ func newGoal(ctx context.Context, heads posterior.Ensemble, rows []float32, thre
 	return g, nil
 }
 
-// held returns the share of points whose interval for the given class holds the goal, among those where that is below most; nil where none is.
+// held returns the share of points whose interval for the given class holds the goal, among those where that is below most; nil where none
+// is.
 func (g *goal) held(low, high []float64, class []int, most float64) *float64 {
 	n, in := 0, 0
 	for i, c := range class {
@@ -213,9 +214,10 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 	return out, nil
 }
 
-// intervals returns the ends of intervals of class probabilities, and the heads that give the intervals of weights: the result's own, or the quantiles of an
-// ensemble.
-func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, rows, features []float32, threads int) (heads posterior.Ensemble, low, high []float64, err error) {
+// intervals returns the ends of intervals of class probabilities, and the heads that give the intervals of weights: the result's own, or
+// the quantiles of an ensemble.
+func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, rows, features []float32,
+	threads int) (heads posterior.Ensemble, low, high []float64, err error) {
 	if r.Intervals == nil {
 		low, high, err = quantiles(ctx, e, rows, threads)
 		return e, low, high, err
@@ -246,8 +248,8 @@ func quantile(values []float64, p float64) float64 {
 	return t*below + (1-t)*own
 }
 
-// ranked returns the values of rank i-1 and i in ascending order; the first is own where i is 0. It keeps those of the nearer end in order, for
-// there are few.
+// ranked returns the values of rank i-1 and i in ascending order; the first is own where i is 0. It keeps those of the nearer end in order,
+// for there are few.
 func ranked(values []float64, i int) (below, own float64) {
 	n := len(values)
 	keep, sign := i+1, 1.0

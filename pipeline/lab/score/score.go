@@ -1,5 +1,5 @@
-// Package score scores methods' predictions: accuracy, calibration and likelihood, single and joint; the coverage of intervals; classes that no
-// client holds; other and corrupted images; and membership inference from class means.
+// Package score scores methods' predictions: accuracy, calibration and likelihood, single and joint; the coverage of intervals; classes
+// that no client holds; other and corrupted images; and membership inference from class means.
 package score
 
 import (
@@ -97,7 +97,8 @@ func absent(clients []*point.Set, p *metric.Probabilities, labels []int) (*Absen
 	return out, nil
 }
 
-// Score scores a result for clients of these points (none: no Membership or Absent): its ensemble, or the mean of the scores of its ensembles.
+// Score scores a result for clients of these points (none: no Membership or Absent): its ensemble, or the mean of the scores of its
+// ensembles.
 func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Result, threads int) (*Report, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {

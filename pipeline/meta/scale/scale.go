@@ -1,5 +1,5 @@
-// Package scale learns how much of the uncertainty of its own fit an open predictor's posterior samples have (sample.Refit), by leaving classes
-// out: moments come from half of the corpus's classes, tasks from the other half.
+// Package scale learns how much of the uncertainty of its own fit an open predictor's posterior samples have (sample.Refit), by leaving
+// classes out: moments come from half of the corpus's classes, tasks from the other half.
 package scale
 
 import (
@@ -34,7 +34,8 @@ type Config struct {
 	Progress func(done, total int)
 }
 
-// Tasks have 5 to 20 classes and 5, 10, 20 or 40 points a client, homogeneous or with few classes a client, as those that the scalars learn from.
+// Tasks have 5 to 20 classes and 5, 10, 20 or 40 points a client, homogeneous or with few classes a client, as those that the scalars learn
+// from.
 const (
 	least, most = 5, 20
 	target      = 200 // held-out points
@@ -49,8 +50,8 @@ var (
 	grid = []float64{0, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 1, 2}
 )
 
-// Learn returns the scale of least mean NLL plus joint NLL over tasks on classes left out, which training of the scalars minimises too: that of the
-// parabola through the best value tried and its neighbours.
+// Learn returns the scale of least mean NLL plus joint NLL over tasks on classes left out, which training of the scalars minimises too:
+// that of the parabola through the best value tried and its neighbours.
 func Learn(ctx context.Context, p *open.Predictor, c Config) (float64, error) {
 	tasks := c.Tasks
 	if tasks == 0 {
@@ -84,8 +85,8 @@ func Learn(ctx context.Context, p *open.Predictor, c Config) (float64, error) {
 	return best(grid, mean), nil
 }
 
-// best returns where the parabola through the least loss and its neighbours, in steps of the grid, is least; a value of the grid's ends is itself. The
-// grid is 0 and a geometric series.
+// best returns where the parabola through the least loss and its neighbours, in steps of the grid, is least; a value of the grid's ends is
+// itself. The grid is 0 and a geometric series.
 func best(grid, loss []float64) float64 {
 	k := 0
 	for j, v := range loss {
@@ -120,7 +121,8 @@ func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, al
 	held := min(target, left.Len()/2)
 	n := min(points[r.IntN(len(points))], (left.Len()-held)/c.Clients)
 	if n < 1 {
-		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus", left.Len(), left.C, c.Clients)
+		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus",
+			left.Len(), left.C, c.Clients)
 	}
 	sampler := task.Sampler{Bank: left, Points: n, Alphas: []float64{alpha}, Target: held, FixedLabels: true}
 	drawn, err := sampler.Draw(r, c.Clients)

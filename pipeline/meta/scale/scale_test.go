@@ -10,8 +10,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// corpus returns rows of classes that scatter by the one number or the other along each direction: unlike each other, which the closed form cannot know, unless the
-// two are equal.
+// corpus returns rows of classes that scatter by the one number or the other along each direction: unlike each other, which the closed form
+// cannot know, unless the two are equal.
 func corpus(t *testing.T, scatter [2]float32) *task.Bank {
 	t.Helper()
 	const rows, classes, dx = 720, 12, 4
@@ -33,8 +33,8 @@ func corpus(t *testing.T, scatter [2]float32) *task.Bank {
 	return bank
 }
 
-// TestLearn: samples have some of the uncertainty of a fit where fits learn something, as much for any number of workers, and none where the closed form is right; a
-// corpus too small for the clients is an error that says so.
+// TestLearn: samples have some of the uncertainty of a fit where fits learn something, as much for any number of workers, and none where
+// the closed form is right; a corpus too small for the clients is an error that says so.
 func TestLearn(t *testing.T) {
 	bank := corpus(t, [2]float32{0.4, 2})
 	p, err := meta.UntrainedOpen(bank, 4)

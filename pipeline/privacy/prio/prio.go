@@ -80,7 +80,8 @@ func New(b privacy.Budget, classes, k int, context string) (*Scheme, error) {
 
 func (s *Scheme) open(context string, chunk int) error {
 	if n := s.numbers() * s.Bits; s.Classes < 1 || s.K < 1 || n > maxElements {
-		return fmt.Errorf("two servers: %d classes of %d coordinates, %d bits each; allowed are %d bits in all", s.Classes, s.K, s.Bits, maxElements)
+		return fmt.Errorf("two servers: %d classes of %d coordinates, %d bits each; allowed are %d bits in all", s.Classes, s.K, s.Bits,
+			maxElements)
 	}
 	var err error
 	if s.vdaf, err = sumvec.New(servers, uint(s.numbers()), uint(s.Bits), uint(chunk), []byte(context)); err != nil {
@@ -128,7 +129,8 @@ func (s *Scheme) Check(sh *Share) error {
 		want = s.LeaderBytes()
 	}
 	if len(sh.Public) != PublicSize || len(sh.Input) != want {
-		return fmt.Errorf("two servers: a share of %d and %d bytes; want %d and %d for %d numbers of %d bits", len(sh.Public), len(sh.Input), PublicSize, want, s.numbers(), s.Bits)
+		return fmt.Errorf("two servers: a share of %d and %d bytes; want %d and %d for %d numbers of %d bits", len(sh.Public), len(sh.Input),
+			PublicSize, want, s.numbers(), s.Bits)
 	}
 	return nil
 }

@@ -58,7 +58,8 @@ func checked(s *Scheme, pair *[2]Share) (out [2]*sumvec.OutShare, err error) {
 	return out, nil
 }
 
-// TestSum: the sum that is opened is the plain sum, to the last number, where no noise is added, and where it is the plain sum and that noise.
+// TestSum: the sum that is opened is the plain sum, to the last number, where no noise is added, and where it is the plain sum and that
+// noise.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	const clients = 20
@@ -126,7 +127,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestRefuses: a proof that does not hold is refused by both servers, whatever of it was changed, and a share under another context, key or nonce is.
+// TestRefuses: a proof that does not hold is refused by both servers, whatever of it was changed, and a share under another context, key or
+// nonce is.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	s := scheme(t, "round 1, a")
@@ -211,7 +213,8 @@ func TestRange(t *testing.T) {
 	if _, err := New(budget(privacy.Example, 1_000_000), 1000, 999, ""); err == nil || !strings.Contains(err.Error(), "allowed") {
 		t.Errorf("too many numbers: %v", err)
 	}
-	if _, err := New(privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}, 2, 1, ""); err == nil {
+	if _, err := New(privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}, 2, 1,
+		""); err == nil {
 		t.Error("a round of local noise has a scheme")
 	}
 	a, _ := KeyOf("secret", 1, "g")
@@ -278,7 +281,8 @@ func FuzzShare(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := c.Finish(other); err == nil && !(bytes.Equal(input, pair[Helper].Input) && bytes.Equal(public, pair[Helper].Public) && bytes.Equal(other, m)) {
+		if _, err := c.Finish(other); err == nil && !(bytes.Equal(input, pair[Helper].Input) && bytes.Equal(public, pair[Helper].Public) &&
+			bytes.Equal(other, m)) {
 			t.Error("a forged share was taken")
 		}
 	})

@@ -72,7 +72,8 @@ func draft(t *testing.T, file string) (*vectors, *Scheme) {
 		t.Fatal(err)
 	}
 	if sum := sha256.Sum256(data); file == "Prio3SumVec_0.json.gz" && hex.EncodeToString(sum[:]) != vectorsSum {
-		t.Errorf("the vectors are no longer those of %s: name the draft that circl implements in docs/privacy.md, in docs/formats.md and here; its shares go with no other's", vectorsOf)
+		t.Errorf("the vectors are no longer those of %s: name the draft that circl implements in docs/privacy.md, in docs/formats.md and "+
+			"here; its shares go with no other's", vectorsOf)
 	}
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
