@@ -27,6 +27,7 @@ func CloneGraph(g *Graph) *Graph {
 	}
 	c := *g
 	c.Inputs, c.Outputs, c.Values = cloneValues(g.Inputs), cloneValues(g.Outputs), cloneValues(g.Values)
+	c.Optional = cloneValues(g.Optional)
 	c.Initializers = cloneMap(g.Initializers)
 	c.Nodes = CloneNodes(g.Nodes)
 	return &c

@@ -42,6 +42,7 @@ type Graph struct {
 	Name         string
 	Doc          string
 	Inputs       []ValueInfo // without those that an initializer gives a value
+	Optional     []ValueInfo // inputs that may be left out: the initializer of the same name is the value then
 	Outputs      []ValueInfo
 	Nodes        []*Node
 	Initializers map[string]*Tensor // constants: weights, shapes, axes
@@ -60,6 +61,36 @@ func (g *Graph) InitializerNames() []string {
 
 // Input finds a graph input by name.
 func (g *Graph) Input(name string) (ValueInfo, bool) { return find(g.Inputs, name) }
+
+// SetDefault sets the value that an optional input has where it is left out. Our engines take it for a constant: it is set before a model
+// is loaded.
+func (g *Graph) SetDefault(name string, t *Tensor) error {
+	v, ok := find(g.Optional, name)
+	if !ok {
+		return fmt.Errorf("graph %q has no optional input %q", g.Name, name)
+	}
+	if err := Conflicts(typeOf(t), v); err != nil {
+		return fmt.Errorf("optional input %q: %w", name, err)
+	}
+	g.Initializers[name] = t
+	return nil
+}
+
+// typeOf returns a tensor's type.
+func typeOf(t *Tensor) ValueInfo {
+	v := ValueInfo{DType: t.DType, Shape: []Dim{}}
+	for _, d := range t.Shape {
+		v.Shape = append(v.Shape, Known(d))
+	}
+	return v
+}
+
+// AddOptional adds an optional input whose value is t where it is left out.
+func (g *Graph) AddOptional(name string, t *Tensor) {
+	v := typeOf(t)
+	v.Name = name
+	g.Optional, g.Initializers[name] = append(g.Optional, v), t
+}
 
 // Output finds a graph output by name.
 func (g *Graph) Output(name string) (ValueInfo, bool) { return find(g.Outputs, name) }

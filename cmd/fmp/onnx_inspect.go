@@ -31,6 +31,7 @@ type inspection struct {
 	Functions       int               `json:"functions,omitempty"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
 	Inputs          []valueReport     `json:"inputs"`
+	Optional        []valueReport     `json:"optional_inputs,omitempty"`
 	Outputs         []valueReport     `json:"outputs"`
 	Nodes           int               `json:"nodes"`
 	Operators       map[string]int    `json:"operators"`
@@ -133,7 +134,7 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 	if err := checkModel(m); err != nil {
 		r.Check = err.Error()
 	}
-	r.Inputs, r.Outputs = valueReports(m.Graph.Inputs), valueReports(m.Graph.Outputs)
+	r.Inputs, r.Optional, r.Outputs = valueReports(m.Graph.Inputs), valueReports(m.Graph.Optional), valueReports(m.Graph.Outputs)
 	return r, nil
 }
 
@@ -202,7 +203,7 @@ func (r inspection) print(out io.Writer) error {
 	for _, part := range []struct {
 		label string
 		vs    []valueReport
-	}{{"input", r.Inputs}, {"output", r.Outputs}} {
+	}{{"input", r.Inputs}, {"optional", r.Optional}, {"output", r.Outputs}} {
 		for _, v := range part.vs {
 			shape := "[...]"
 			if v.Shape != nil {

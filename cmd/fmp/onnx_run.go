@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,7 +142,7 @@ func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[s
 	}
 }
 
-// readFeeds reads the value of every input of m from the given NAME=FILE pairs.
+// readFeeds reads the value of every input of m from the given NAME=FILE pairs. Those of optional inputs become the model's defaults.
 func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
 	feeds := map[string]*onnx.Tensor{}
 	for _, p := range pairs {
@@ -149,8 +150,10 @@ func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
 		if !ok || path == "" {
 			return nil, fmt.Errorf("--input %s: want NAME=FILE", p)
 		}
-		if _, ok := m.Graph.Input(name); !ok {
-			hint := fmt.Sprintf("the model's inputs are %s", describeValues(m.Graph.Inputs))
+		_, input := m.Graph.Input(name)
+		optional := slices.ContainsFunc(m.Graph.Optional, func(v onnx.ValueInfo) bool { return v.Name == name })
+		if !input && !optional {
+			hint := fmt.Sprintf("the model's inputs are %s", describeValues(slices.Concat(m.Graph.Inputs, m.Graph.Optional)))
 			return nil, fmt.Errorf("--input %s: the model has no input %q; %s", p, name, hint)
 		}
 		if feeds[name] != nil {
@@ -159,6 +162,12 @@ func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
 		t, err := loadTensor(path)
 		if err != nil {
 			return nil, fmt.Errorf("--input %s: %w", name, err)
+		}
+		if optional {
+			if err := m.Graph.SetDefault(name, t); err != nil {
+				return nil, fmt.Errorf("--input %s: %w", name, err)
+			}
+			continue
 		}
 		feeds[name] = t
 	}

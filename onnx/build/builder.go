@@ -83,6 +83,15 @@ func (b *Builder) Input(name string, d onnx.DType, dims ...any) Ref {
 	return Ref(name)
 }
 
+// Optional declares a graph input that may be left out: t is its value then. It takes no scope's prefix.
+func (b *Builder) Optional(name string, t *onnx.Tensor) Ref {
+	if err := onnx.CheckTensor(t); err != nil {
+		b.Fail("optional input %q: %w", name, err)
+	}
+	b.root.graph.AddOptional(b.claim(name), t)
+	return Ref(name)
+}
+
 // Param adds a named initializer (with the scope's prefix): a weight.
 func (b *Builder) Param(name string, t *onnx.Tensor) Ref {
 	name = b.claim(b.prefix + name)

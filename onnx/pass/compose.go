@@ -96,6 +96,8 @@ func interfaceOf(a, b *onnx.Graph, link map[string]string) (*onnx.Graph, error) 
 		role   string
 	}{
 		{&g.Inputs, a.Inputs, "an input of the first model"},
+		{&g.Optional, a.Optional, "an optional input of the first model"},
+		{&g.Optional, b.Optional, "an optional input of the second model"},
 		{&g.Inputs, unlinkedInputs(b, link), "an input of the second model"},
 		{&g.Outputs, unlinkedOutputs(a, link), "an output of the first model"},
 		{&g.Outputs, b.Outputs, "an output of the second model"},
@@ -123,17 +125,17 @@ func unlinkedOutputs(a *onnx.Graph, link map[string]string) []onnx.ValueInfo {
 // join gives g the nodes and initializers of both graphs, under names that keep them apart.
 func join(g, a, b *onnx.Graph, link map[string]string) {
 	taken := newNames()
-	for _, v := range slices.Concat(g.Inputs, g.Outputs) {
+	for _, v := range slices.Concat(g.Inputs, g.Optional, g.Outputs) {
 		taken.taken[v.Name] = true
 	}
-	renamedA := taken.apart(a, slices.Concat(a.Inputs, unlinkedOutputs(a, link)), nil)
+	renamedA := taken.apart(a, slices.Concat(a.Inputs, a.Optional, unlinkedOutputs(a, link)), nil)
 	fixed := maps.Clone(link)
 	for in, out := range link {
 		if to, ok := renamedA[out]; ok {
 			fixed[in] = to
 		}
 	}
-	renamedB := taken.apart(b, slices.Concat(unlinkedInputs(b, link), b.Outputs), fixed)
+	renamedB := taken.apart(b, slices.Concat(unlinkedInputs(b, link), b.Optional, b.Outputs), fixed)
 	Rename(a, renamedA)
 	Rename(b, renamedB)
 	nodes := newNames() // runtimes refuse two nodes of one name

@@ -21,7 +21,7 @@ func Rename(g *onnx.Graph, names map[string]string) {
 }
 
 func renameGraph(g *onnx.Graph, to func(string) string) {
-	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Outputs, g.Values} {
+	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Optional, g.Outputs, g.Values} {
 		for i := range vs {
 			vs[i].Name = to(vs[i].Name)
 		}
@@ -122,7 +122,7 @@ func SortNodes(g *onnx.Graph) error {
 	return nil
 }
 
-// RemoveUnused drops the nodes and initializers on which no output depends. Inputs stay.
+// RemoveUnused drops the nodes, initializers and optional inputs on which no output depends. Other inputs stay.
 func RemoveUnused(g *onnx.Graph) {
 	needed := map[string]bool{}
 	for _, o := range g.Outputs {
@@ -146,5 +146,6 @@ func RemoveUnused(g *onnx.Graph) {
 			delete(g.Initializers, name)
 		}
 	}
-	g.Values = slices.DeleteFunc(g.Values, func(v onnx.ValueInfo) bool { return !needed[v.Name] })
+	unused := func(v onnx.ValueInfo) bool { return !needed[v.Name] }
+	g.Values, g.Optional = slices.DeleteFunc(g.Values, unused), slices.DeleteFunc(g.Optional, unused)
 }

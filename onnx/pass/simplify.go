@@ -16,13 +16,15 @@ import (
 // the inputs already decide (Shape, Gather, Concat and the like) is a constant as well.
 //
 // Constants are computed by the pure engine's kernels, within the model's [onnx.Budget]. Initializers count as
-// constants: take out those that are still to be trained, as inputs, before. Functions are inlined. On an error
+// constants: take out those that are still to be trained, as inputs, before; optional inputs become their
+// defaults. Functions are inlined. On an error
 // the model is as it was.
 func Simplify(m *onnx.Model) error {
 	c := onnx.Clone(m)
 	if err := Inline(c); err != nil {
 		return err
 	}
+	c.Graph.Optional = nil
 	budget := onnx.NewBudget(c)
 	// Each pass can open the way for another; they end, since each only ever removes.
 	for range onnx.MaxDepth {

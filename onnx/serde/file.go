@@ -104,6 +104,10 @@ func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	if m.Graph, err = graphFromProto(p.Graph, 0); err != nil {
 		return nil, err
 	}
+	// Up to IR 3, and by exporters that keep its habit, all initializers are listed among the inputs: they are constants all the same.
+	if p.IrVersion < 4 || len(m.Graph.Optional) == len(m.Graph.Initializers) {
+		m.Graph.Optional = nil
+	}
 	for _, fp := range p.Functions {
 		f := &onnx.Function{Domain: domain(fp.Domain), Name: fp.Name, Inputs: fp.Input, Outputs: fp.Output, Attributes: fp.Attribute,
 			Opsets: map[string]int64{}}
@@ -157,9 +161,14 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 		}
 		g.Initializers[tp.Name] = t
 	}
+	listed := map[string]bool{}
 	for _, vp := range p.Input {
-		// Up to IR 3 initializers are listed among the inputs; they are constants all the same.
-		if _, ok := g.Initializers[vp.Name]; ok {
+		if t, ok := g.Initializers[vp.Name]; ok {
+			if depth == 0 && !listed[vp.Name] {
+				listed[vp.Name] = true
+				g.AddOptional(vp.Name, t)
+				g.Optional[len(g.Optional)-1].Doc = vp.DocString
+			}
 			continue
 		}
 		v, err := valueFromProto(vp)
@@ -426,7 +435,7 @@ func graphToProto(g *onnx.Graph) (*onnxpb.GraphProto, error) {
 		}
 		p.Initializer = append(p.Initializer, tp)
 	}
-	for _, v := range g.Inputs {
+	for _, v := range slices.Concat(g.Inputs, g.Optional) {
 		p.Input = append(p.Input, valueToProto(v))
 	}
 	for _, v := range g.Outputs {

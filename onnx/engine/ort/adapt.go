@@ -41,6 +41,7 @@ func adapt(m *onnx.Model) (*adapted, error) {
 	}
 	g := *m.Graph
 	g.Nodes, g.Inputs, g.Outputs = slices.Clone(m.Graph.Nodes), slices.Clone(m.Graph.Inputs), nil
+	g.Optional = nil // constants to it, which it folds
 	g.Initializers = map[string]*onnx.Tensor{}
 	maps.Copy(g.Initializers, m.Graph.Initializers)
 	model := *m

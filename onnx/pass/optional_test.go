@@ -1,0 +1,83 @@
+package pass_test
+
+import (
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/pass"
+	"fmp/onnx/serde"
+)
+
+// TestOptionalInputs: an optional input keeps its name through composition and the file, half precision leaves it as it is, its default is
+// what a model computes with, and another value may be set.
+func TestOptionalInputs(t *testing.T) {
+	part := func(name, in, out, optional string) *onnx.Model {
+		b := build.New(name)
+		x := b.Input(in, onnx.Float32, "n")
+		b.Output(out, b.Add(b.Mul(x, b.F32(2)), b.Optional(optional, onnx.Vector[float32](3))))
+		m, err := b.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	m, err := pass.Compose(part("a", "x", "y", "first"), part("b", "y", "z", "second"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass.StoreHalf(m, 1)
+	data, err := serde.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err = serde.Unmarshal(data); err != nil {
+		t.Fatal(err)
+	}
+	if o := m.Graph.Optional; len(m.Graph.Inputs) != 1 || len(o) != 2 || o[0].Name != "first" || o[1].Name != "second" || o[1].String() != "float32[1]" {
+		t.Fatalf("inputs %v, optional %v", m.Graph.Inputs, m.Graph.Optional)
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(m *onnx.Model) float32 {
+		s, err := eng.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.Vector[float32](1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out["z"].F32()[0]
+	}
+	if got := value(m); got != 13 { // 2 (2 x + 3) + 3
+		t.Errorf("with the defaults: %v", got)
+	}
+	set := onnx.Clone(m)
+	if err := set.Graph.SetDefault("second", onnx.Vector[float32](5)); err != nil {
+		t.Fatal(err)
+	}
+	if got, before := value(set), value(m); got != 15 || before != 13 {
+		t.Errorf("with a value set: %v, and %v before", got, before)
+	}
+	for name, v := range map[string]*onnx.Tensor{"third": onnx.Vector[float32](1), "first": onnx.Vector[float32](1, 2), "second": onnx.Vector[int64](1)} {
+		if err := set.Graph.SetDefault(name, v); err == nil {
+			t.Errorf("%s takes %v", name, v)
+		}
+	}
+	if _, err := pass.Compose(part("a", "x", "y", "same"), part("b", "y", "z", "same"), nil); err == nil {
+		t.Error("two optional inputs of one name are composed")
+	}
+	if err := pass.Simplify(set); err != nil || len(set.Graph.Optional) != 0 || value(set) != 15 {
+		t.Errorf("simplified: %v, optional %v", err, set.Graph.Optional)
+	}
+	m.Graph.Outputs[0].Name = m.Graph.Nodes[0].Outputs[0]
+	if pass.RemoveUnused(m.Graph); len(m.Graph.Optional) > 1 {
+		t.Errorf("optional inputs that nothing reads stay: %v", m.Graph.Optional)
+	}
+}
