@@ -7,6 +7,26 @@ split=${1:?name a split} seed=${2:?give the seed of the extractor} family=${3:?n
 fmp=${FMP:-bin/fmp}
 models=${MODELS:-build/families}
 classes() { awk -v s="split: $split" -v k="$1:" '$0 ~ s"$" {on=1} on && $1==k {gsub(/.*\[|\]| /, ""); print; exit}' docs/results/families.yaml; }
+# Digits: extractor and corpus are of one source, tasks of another. No split of classes: SPLIT is 0. Seed 1 is the extractor that comes with the program.
+# scikit-learn's digits are the folder digits8x8 of the data (docs/digits8x8 writes it).
+case $family in
+digits-mnist) tasks=mnist corpus=digits ;;
+digits-drawn) tasks=digits corpus=mnist ;;
+digits-8x8) tasks=digits8x8 corpus=mnist ;;
+*) corpus= ;;
+esac
+methods=${METHODS:-FMP,FMP-mean,FMP-Laplace,FMP-joint,ANN,NCM,LDA,PLDA,Regression,FedCGS,GH-LDA,GH-QDA,Fed3R,FedPFT,PRIOR}
+if test -n "$corpus"; then
+	model= ; mkdir -p "$models"
+	if test "$seed" != 1; then
+		model=$models/$corpus-$seed
+		test -f "$model.onnx" || $fmp train extractor --dataset "$corpus" --seed "$seed" -o "$model.onnx"
+		test -f "$model-open.onnx" || $fmp train open --dataset "$corpus" --extractor "$model.onnx" -o "$model-open.onnx"
+	fi
+	exec "$fmp" run --config open --dataset "$tasks" --set dataset.classes=0 --set dataset.splits.test=0 --set corpus.dataset="$corpus" --set corpus.classes=0 \
+		${model:+--extractor "$model.onnx" --set open.model="$model-open.onnx"} --points 5 --set scores.hindsight=true --methods "$methods" \
+		--out "docs/results/families/$family/0-$seed"
+fi
 learned=$(classes extractor) tuning=$(classes tuning) tasks=$(classes tasks)
 model=$models/$split-$seed
 mkdir -p "$models"
@@ -26,4 +46,4 @@ clients-100) args="$args --clients 100" ;;
 esac
 # shellcheck disable=SC2086
 exec "$fmp" run --config open --extractor "$model.onnx" --set open.model="$model-open.onnx" $args --set tuning.classes="$tuning" --set tuning.tasks=8 --set scores.hindsight="${HINDSIGHT:-true}" \
-	--methods "${METHODS:-FMP,FMP-mean,FMP-Laplace,FMP-joint,ANN,NCM,LDA,PLDA,Regression,FedCGS,GH-LDA,GH-QDA,Fed3R,FedPFT,PRIOR}" --out "docs/results/families/$family/$split-$seed"
+	--methods "$methods" --out "docs/results/families/$family/$split-$seed"
