@@ -20,7 +20,7 @@ type Info struct {
 	Platform string `json:"platform"`
 }
 
-// Read returns what the Go tool recorded in this program. The tool takes the version from the tag of the commit, or from the
+// Read returns the facts that the Go tool recorded in this program. The tool takes the version from the tag of the commit, or from the
 // module's version where a program is installed by it.
 func Read() Info {
 	i := Info{Version: Next, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}

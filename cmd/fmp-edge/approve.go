@@ -25,7 +25,7 @@ func approvedFile(flag string) (client.Approved, error) {
 	return client.Approved{Path: path}, err
 }
 
-// described is what is said of an extractor to the owner of the images that it is to run on.
+// described is the description of an extractor for the owner of the images that it is to run on.
 func described(c *client.Client) string {
 	a := c.Apart
 	from := ""

@@ -32,7 +32,7 @@ func boundedModel(path string) error {
 	return nil
 }
 
-// readModel loads a model of one of the given kinds; any other is refused by what it says it is.
+// readModel loads a model of one of the given kinds; any other is refused by its stated kind.
 func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, error) {
 	if err := boundedModel(path); err != nil {
 		return nil, models.Manifest{}, err

@@ -36,7 +36,7 @@ type written struct {
 	Size   int    `json:"size"`  // points
 	Dx     int    `json:"dx"`
 	C      int    `json:"classes"`
-	// Calibration counts the images of n that are calibration points, and Precision says in what an upload of moments is.
+	// Calibration counts the images of n that are calibration points, and Precision is the number format of an upload of moments.
 	Calibration int    `json:"calibration,omitempty"`
 	Precision   string `json:"precision,omitempty"`
 	// Skipped counts files under the folder that are no images.

@@ -14,7 +14,7 @@ import (
 // fewImages is the number of images behind a mean below which the explanation warns: a mean of one image is that image's own features.
 const fewImages = 5
 
-// explainUpload says in words what leaves the machine with a plain upload.
+// explainUpload describes in words the content of a plain upload.
 func explainUpload(i uploadInfo, w *moments.Within, calibration *point.Set) string {
 	var few []string
 	for c, mass := range i.ClassMass {
@@ -37,7 +37,7 @@ and the fewer images are behind one the better.
 	return text
 }
 
-// explainWithin says in words what an upload of moments has besides.
+// explainWithin describes in words the further content of an upload of moments.
 func explainWithin(w *moments.Within) string {
 	if w == nil {
 		return ""
@@ -46,7 +46,7 @@ func explainWithin(w *moments.Within) string {
 		"with their classes, by which the server sets its temperature\n", len(w.Data), len(w.Labels), w.K)
 }
 
-// explainCalibration says in words what calibration points beside class means tell.
+// explainCalibration describes in words the calibration points beside class means.
 func explainCalibration(s *point.Set) string {
 	if s == nil {
 		return ""
@@ -55,7 +55,7 @@ func explainCalibration(s *point.Set) string {
 		"sets; it can tell that these images took part\n", s.N, s.Dx)
 }
 
-// explainRelease says in words what leaves the machine with a private upload, and what its noise promises.
+// explainRelease describes in words the content of a private upload, and the promise of its noise.
 func explainRelease(w released, share bool) string {
 	text := fmt.Sprintf(`What leaves the machine with this file, %d bytes:
 - that client %q takes part in round %d, with the client graph of sha256 %s
@@ -71,7 +71,7 @@ func explainRelease(w released, share bool) string {
 	return text + "It holds no image, no file name and no number of images.\n" + promise(w.Budget, w.Classes)
 }
 
-// promise says in words what a budget guarantees.
+// promise describes in words the guarantee of a budget.
 func promise(b privacy.Budget, classes int) string {
 	noise := map[string]string{
 		privacy.Local: fmt.Sprintf("Noise of standard deviation %d was added to each number on this machine. Nobody, the server "+
@@ -94,7 +94,7 @@ func promise(b privacy.Budget, classes int) string {
 		noise, b.Epsilon, b.Delta, math.Exp(b.Epsilon), unit, change, b.Delta)
 }
 
-// explainGraph says in words what would leave the machine with an upload that a client graph makes.
+// explainGraph describes in words the content of an upload that a client graph would make.
 func explainGraph(c *client.Client) string {
 	f := c.Manifest
 	text := "What would leave the machine with an upload that this graph makes:\n"

@@ -18,7 +18,7 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// uploadInfo is what inspect says of an upload.
+// uploadInfo is the description of an upload by inspect.
 type uploadInfo struct {
 	Kind      string             `json:"kind"`
 	Bytes     int                `json:"bytes"`
@@ -34,7 +34,7 @@ type uploadInfo struct {
 	ClassMass []float64          `json:"class_mass"` // masses by class: what an upload tells of a client's labels
 }
 
-// modelInfo is what inspect says of a model.
+// modelInfo is the description of a model by inspect.
 type modelInfo struct {
 	Kind      string   `json:"kind"`
 	Digest    string   `json:"digest"`

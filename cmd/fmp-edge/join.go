@@ -231,7 +231,7 @@ The same upload may be sent again at any time: the receipt is the same.`,
 	},
 }
 
-// message is what both kinds of upload say of themselves.
+// message is the part that both kinds of upload share.
 type message struct {
 	Round         uint64
 	Client, Model string

@@ -39,7 +39,7 @@ const (
 	memoryLimit = 48 << 20
 )
 
-// usageError is a fault of the command line or of what it names.
+// usageError is a fault of the command line or of the files that it names.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -47,7 +47,7 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// refused marks err as a fault of what the command was given; nil stays nil. A full disk, no memory and a reader who went away are none.
+// refused marks err as a fault of the command's input; nil stays nil. A full disk, no memory and a reader who went away are none.
 func refused(command string, err error) error {
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EPIPE) {
 		return err
@@ -62,7 +62,7 @@ func refused(command string, err error) error {
 // command is one of the program's.
 type command struct {
 	name, args, short, example string
-	// flags declares the command's flags and returns what it does with its arguments.
+	// flags declares the command's flags and returns the function of its arguments.
 	flags func(f *pflag.FlagSet) func(ctx context.Context, args []string, out, log io.Writer) error
 }
 

@@ -35,7 +35,7 @@ type released struct {
 	Classes      int            `json:"classes"`
 	Coordinates  int            `json:"coordinates"`
 	Budget       privacy.Budget `json:"budget"`
-	// Noise is the standard deviation, in steps, of what this client added; 0 where servers add it.
+	// Noise is the standard deviation, in steps, of this client's noise; 0 where servers add it.
 	Noise uint64 `json:"noise_steps"`
 }
 
@@ -210,7 +210,7 @@ func (c *compressing) keep(s *privacy.Spending, w released, stdout, log io.Write
 	return c.writeMessages(messages, w, stdout)
 }
 
-// writeMessages writes a private upload and says what it spent. The leader's share is there last, so that where it is both are.
+// writeMessages writes a private upload and prints its spent budget. The leader's share is there last, so that where it is both are.
 func (c *compressing) writeMessages(messages [][]byte, w released, stdout io.Writer) error {
 	for i, data := range slices.Backward(messages) {
 		if err := atomicfile.WriteBytes(fileOf(w.Upload, i), data); err != nil {

@@ -1,5 +1,5 @@
-// Command fmp-page is the client, and the classifier, in a browser's WebAssembly. It links what fmp-edge links, so that uploads are equal
-// byte for byte, but for network and files: these are the page's (pipeline/page), which calls the program in a Web Worker.
+// Command fmp-page is the client, and the classifier, in a browser's WebAssembly. It links the packages of fmp-edge, so that uploads are
+// equal byte for byte, but for network and files: these are the page's (pipeline/page), which calls the program in a Web Worker.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// session is what a page has open.
+// session is the state of a page.
 type session struct {
 	key        *identity.Key
 	round      *wire.Description
@@ -41,7 +41,7 @@ type request struct {
 	progress func(done, all int)               // is called after each image
 }
 
-// method answers a call with what is sent as JSON, and bytes or nil.
+// method answers a call with a value sent as JSON, and bytes or nil.
 type method func(*session, *request) (any, []byte, error)
 
 var methods = map[string]method{
@@ -76,7 +76,7 @@ func (q *request) into(v any) error {
 	return nil
 }
 
-// keyInfo is what a page shows of a key.
+// keyInfo is a page's description of a key.
 type keyInfo struct {
 	Name string `json:"name"`
 	Line string `json:"line"` // of the roster
@@ -127,7 +127,7 @@ func (s *session) describe(q *request) (any, []byte, error) {
 	}{d, wire.GraphPath(d.Round)}, nil, nil
 }
 
-// graphInfo is what a page shows of a client graph that it took apart.
+// graphInfo is a page's description of a client graph that it took apart.
 type graphInfo struct {
 	Digest    string   `json:"digest"`
 	Classes   []string `json:"classes"`
@@ -314,7 +314,7 @@ func (s *session) compress(q *request) (any, []byte, error) {
 	return l, data, nil
 }
 
-// explain says what is in an upload, which a page has kept, and that it belongs to the round and the key.
+// explain describes an upload that a page has kept, and checks that it belongs to the round and the key.
 func (s *session) explain(q *request) (any, []byte, error) {
 	l, err := s.leaving(q.data)
 	if err != nil {
@@ -330,7 +330,7 @@ func (s *session) explain(q *request) (any, []byte, error) {
 	return l, nil, nil
 }
 
-// leaving is what leaves a page with an upload, read from its bytes.
+// leaving is the content of an upload that leaves a page, read from its bytes.
 type leaving struct {
 	Bytes     int                `json:"bytes"`
 	Digest    string             `json:"digest"`

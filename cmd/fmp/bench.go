@@ -101,7 +101,7 @@ type workload struct {
 	dims       []string
 }
 
-// benchWork is what a run with these settings asks of its models.
+// benchWork is the work of a run with these settings for its models.
 func benchWork(c experiment.Config) []workload {
 	n, clients, samples, fresh := c.Federation.Points, c.Federation.Clients, c.Posterior.Samples, c.Predictor.Fresh
 	dim := func(name string, n int) string { return name + "=" + strconv.Itoa(n) }

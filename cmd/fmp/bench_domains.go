@@ -12,7 +12,7 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// measuredDomains is what fmp bench domains prints.
+// measuredDomains is the output of fmp bench domains.
 type measuredDomains struct {
 	Dataset    string        `json:"dataset"`
 	Kinds      []string      `json:"kinds"`

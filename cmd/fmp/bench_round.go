@@ -29,7 +29,7 @@ type measuredRound struct {
 	Precisions []attack.ScoreRow `json:"precisions"`
 	// Rivals send something else: Bytes are those of their numbers, without a message around them.
 	Rivals []attack.ScoreRow `json:"rivals"`
-	// Membership is what an upload gives away of single images.
+	// Membership measures the leak of an upload on single images.
 	Membership []attack.MembershipRow `json:"membership"`
 	// Moments are the attacks on uploads of moments, in place of all other tables.
 	Moments []attack.MomentsRow `json:"moments,omitempty"`

@@ -59,8 +59,8 @@ type servedLoad struct {
 	// Memory of the server (resident, MiB) before the first upload, after the last, and after the classifier; 0 where the system does not say.
 	MemoryBefore float64 `json:"memory_before_mib"`
 	MemoryAfter  float64 `json:"memory_after_mib"`
-	// PoolSeconds is from the last receipt to the classifier, PoolCPU what the server's processors worked for it (on a machine that is
-	// shared the first says more of the others), MemoryPooled what the server then holds, and MemoryPeak the most that it ever held; 0
+	// PoolSeconds is from the last receipt to the classifier, PoolCPU the server's processor time for it (on a machine that is
+	// shared the first says more of the others), MemoryPooled the server's memory then, and MemoryPeak the most that it ever held; 0
 	// without --pool.
 	PoolSeconds  float64 `json:"pool_seconds,omitempty"`
 	PoolCPU      float64 `json:"pool_cpu_seconds,omitempty"`
@@ -440,7 +440,7 @@ func (l *loadRequest) once(ctx context.Context, client *http.Client, url string)
 	return resp.StatusCode, text, err
 }
 
-// startServer runs fmp serve with its state and log in a folder, and returns its address once it is ready, and what kills it.
+// startServer runs fmp serve with its state and log in a folder, and returns its address once it is ready, and a function that kills it.
 func startServer(ctx context.Context, dir string, args []string) (url string, kill func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -479,7 +479,7 @@ func startServer(ctx context.Context, dir string, args []string) (url string, ki
 	return "", nil, errors.Join(fmt.Errorf("bench serve: the server did not start: %s", text), ctx.Err())
 }
 
-// aboutServer is what the system says of the server's process in a file of /proc; nil where it does not.
+// aboutServer returns a file of /proc on the server's process; nil where it does not.
 func aboutServer(dir, file string) []byte {
 	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
 	if err != nil {
@@ -505,7 +505,7 @@ func serverMemory(dir, which string) float64 {
 // serverCPU is the seconds that processors have worked for the server, in it and for it, where the system says it.
 func serverCPU(dir string) float64 {
 	const perSecond = 100 // ticks, on every Linux
-	// The name, in brackets, may hold anything; of what follows the 12th and 13th are ticks.
+	// The name, in brackets, may hold anything; of the fields after it the 12th and 13th are ticks.
 	_, rest, _ := bytes.Cut(aboutServer(dir, "stat"), []byte(") "))
 	fields := bytes.Fields(rest)
 	if len(fields) < 13 {

@@ -16,7 +16,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// calibration is what fmp calibrate is told and what it finds.
+// calibration is the input and the result of fmp calibrate.
 type calibration struct {
 	File      string                      `json:"file"`
 	Images    int                         `json:"images"`

@@ -13,7 +13,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// completer offers what may stand where the cursor is; cobra's type, named.
+// completer offers completions at the cursor; cobra's type, named.
 type completer = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
 
 // completeFiles offers files of the given extensions (without dots) for the first count arguments; count 0 means all.
@@ -100,7 +100,7 @@ func completeConfig(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 	return assets.ConfigNames(), cobra.ShellCompDirectiveDefault
 }
 
-// completionOf is what a shell offers for the arguments of commands, by their path.
+// completionOf holds the completions of the arguments of commands, by their path.
 var completionOf = map[string]completer{
 	"fmp data import":    completeDirs(1),
 	"fmp data pull":      completeDownloads,
@@ -121,7 +121,7 @@ var completionOf = map[string]completer{
 	"fmp results compare": completeDirs(2),
 }
 
-// flagCompletion is what a shell offers for flags that are no settings, by their name; settings have choices.
+// flagCompletion holds the completions of flags that are no settings, by their name; settings have choices.
 var flagCompletion = map[string]completer{
 	"dataset":      completeDataset,
 	"aux":          completeDataset,
@@ -182,7 +182,7 @@ func addCompletion(root *cobra.Command) {
 	} {
 		c := child(completion, shell)
 		c.Example, c.Args = s.example, noArgs
-		// Cobra's own command writes to what was the output when it was made.
+		// Cobra's own command writes to the output that was set when it was made.
 		c.RunE = func(cmd *cobra.Command, _ []string) error {
 			bare, err := cmd.Flags().GetBool("no-descriptions")
 			if err != nil {

@@ -2,7 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newDataCommand groups what has to do with data sets.
+// newDataCommand groups the commands on data sets.
 func newDataCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "data",

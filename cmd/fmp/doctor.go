@@ -37,7 +37,7 @@ const (
 	stateAbsent  = "absent"
 )
 
-// diagnosis is what `fmp doctor --json` prints.
+// diagnosis is the output of `fmp doctor --json`.
 type diagnosis struct {
 	Program   buildinfo.Info       `json:"program"`
 	Cores     int                  `json:"cores"`

@@ -9,7 +9,7 @@ import (
 	"fmp/featurize/published"
 )
 
-// newExtractorsCommand groups what has to do with published extractors.
+// newExtractorsCommand groups the commands on published extractors.
 func newExtractorsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extractors",

@@ -18,7 +18,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// fused is what fmp fuse prints.
+// fused is the output of fmp fuse.
 type fused struct {
 	Model  string `json:"model"`
 	Digest string `json:"digest"`
@@ -28,7 +28,7 @@ type fused struct {
 	Upload string `json:"upload"`
 	// Kappa of uploads of moments and the standard deviation of its logarithm; none where nothing is known of it.
 	Kappa []float64 `json:"kappa,omitempty"`
-	// Features says which layer they are taken from, and what is cut off behind it; none for extractors of this program.
+	// Features names the layer they are taken from, and the nodes cut off behind it; none for extractors of this program.
 	Features *extractor.Layer `json:"features,omitempty"`
 }
 
@@ -68,7 +68,7 @@ func (f front) print(dx int) string {
 		why, cut)
 }
 
-// What an upload is made of.
+// Kinds of an upload.
 const (
 	uploadClassMeans  = "class-means"
 	uploadCoordinates = "coordinates"
@@ -77,7 +77,7 @@ const (
 	uploadMoments     = "moments"
 )
 
-// parts are what an upload of each kind is a list of.
+// parts are the elements of an upload of each kind.
 var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means", uploadPoints: "points",
 	uploadPrivate: "class sums", uploadMoments: "class means"}
 
@@ -93,7 +93,7 @@ type fuseSettings struct {
 	Engine    settings.Engine    `yaml:"engine" json:"engine"`
 }
 
-// Suit sets what suits the data set where nobody gave it.
+// Suit sets defaults of the data set where no value was given.
 func (c *fuseSettings) Suit() []string { return settings.Suit(c, c.Dataset.Name) }
 
 // fuseRun is a run of fmp fuse: its flags and settings.
@@ -231,7 +231,7 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m 
 	return m, pre, err
 }
 
-// corpusClient makes the client graph of uploads that a predictor of some corpus reads, and returns what uploads are made of.
+// corpusClient makes the client graph of uploads that a predictor of some corpus reads, and returns the kind of its uploads.
 func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, upload string, names []string) (*onnx.Model, front, string,
 	error) {
 	none := front{}
@@ -316,7 +316,8 @@ func (p *predictors) find() error {
 	return err
 }
 
-// embedding returns what makes uploads of a client's features: for classes of these names or, where there are none, those of the data set.
+// embedding returns the graph from a client's features to an upload: for classes of these names or, where there are none, those of the data
+// set.
 func (p *predictors) embedding(upload string, names []string) (*onnx.Model, error) {
 	if names != nil {
 		if err := checkNames(names); err != nil {

@@ -49,7 +49,7 @@ func (b *byteSize) Set(s string) error {
 	return nil
 }
 
-// momentsFlags are what fmp fuse is told of uploads of moments.
+// momentsFlags are the flags of fmp fuse for uploads of moments.
 type momentsFlags struct {
 	bytes byteSize
 	learn bool // kappa from the data set

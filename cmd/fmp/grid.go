@@ -235,7 +235,7 @@ func (w *gridWork) list(to io.Writer) error {
 	return t.Flush()
 }
 
-// do makes the runs, and returns those that ended well, in the order of the grid, and what went wrong with others.
+// do makes the runs, and returns those that ended well, in the order of the grid, and the errors of others.
 func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 	stderr := cmd.ErrOrStderr()
 	var configs []experiment.Config

@@ -67,7 +67,7 @@ fmp serve reads it when it starts, and nothing is lost by a restart.`,
 		}
 		res.Clients = all.Len()
 		for i, name := range names {
-			// A name may hold what a file's name may not.
+			// A name may hold characters that a file's name may not.
 			path := filepath.Join(dir, url.PathEscape(name)+".key")
 			if err := keys[i].Save(path); err != nil {
 				return usageError(err)

@@ -1,5 +1,5 @@
 // Command fmp draws federated martingale posteriors: raw images in, calibrated predictions and their
-// table out, every model an ONNX graph. `fmp help` says what it can do.
+// table out, every model an ONNX graph. `fmp help` lists its commands.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"fmp/cmd/internal/interrupt"
 )
 
-// resumable are the commands that keep what they have done and go on when they are given again.
+// resumable are the commands that keep finished work and go on when they are given again.
 var resumable = []string{"fmp data pull", "fmp grid", "fmp run", "fmp train embedding", "fmp train extractor", "fmp train predictor"}
 
 func main() {

@@ -76,7 +76,7 @@ newer operator set, operators of another domain, values that are no tensors.`,
 	return cmd
 }
 
-// checkError gives what is wrong with a model its exit code.
+// checkError gives a fault of a model its exit code.
 func checkError(err error) error {
 	if errors.Is(err, onnx.ErrUnknown) {
 		return coded(exitUnknown, err)

@@ -21,7 +21,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// inspection is what inspect says of a model.
+// inspection is the description of a model by inspect.
 type inspection struct {
 	File            string            `json:"file"`
 	Graph           string            `json:"graph"`
@@ -138,7 +138,7 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 	return r, nil
 }
 
-// tryRuntime loads a model on the ONNX Runtime, which alone knows what it takes.
+// tryRuntime loads a model on the ONNX Runtime, which alone knows its operators.
 func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 	e, err := ort.New(engine.Options{Threads: 1, Library: cfg.Library})
 	if errors.Is(err, ort.ErrNoLibrary) {
@@ -161,7 +161,7 @@ func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 	return "yes"
 }
 
-// withoutData copies a model with the weights that lie in other files as inputs, so that a runtime need not read them to say what it knows.
+// withoutData copies a model with the weights that lie in other files as inputs, so that a runtime need not read them to answer.
 func withoutData(m *onnx.Model) *onnx.Model {
 	c := onnx.Clone(m)
 	for name, t := range m.Graph.Initializers {

@@ -15,7 +15,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// testReport is what one engine made of a folder of tests.
+// testReport is one engine's result on a folder of tests.
 type testReport struct {
 	Engine      string               `json:"engine"`
 	Passed      int                  `json:"passed"`

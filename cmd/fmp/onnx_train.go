@@ -35,7 +35,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// tuning is what fmp onnx train is told.
+// tuning is the input of fmp onnx train.
 type tuning struct {
 	t                                      train.Tuning
 	images, data, out, head, freeze, onBad string
@@ -125,7 +125,7 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	f.BoolVar(&o.asJSON, "json", false, "print JSON, progress (on standard error) too")
 }
 
-// examples are what is trained on, measured during training and measured before and after.
+// examples are the rows for training, for validation, and for the measurement before and after.
 type examples struct {
 	train, held, test train.Data
 	classes           int      // 0 where the target is no class
@@ -210,7 +210,7 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 	return ex, nil
 }
 
-// arrays reads an archive of arrays. Where the target is class numbers, they become what the loss wants.
+// arrays reads an archive of arrays. Where the target is class numbers, they become the targets of the loss.
 func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	t, err := npy.LoadArchive(o.data)
 	if err != nil {
@@ -291,7 +291,7 @@ func float32s(t *onnx.Tensor) *onnx.Tensor {
 	return out
 }
 
-// prepare gives the model its head, and chooses what is trained and how.
+// prepare gives the model its head, and chooses the trained weights and the method.
 func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 	out, ok := m.Graph.Output(o.t.Output)
 	if !ok {
@@ -397,7 +397,7 @@ func (o *tuning) printWeights(out io.Writer, m *onnx.Model) error {
 	return w.Flush()
 }
 
-// report is what a training run printed.
+// report is the output of a training run.
 type tuningReport struct {
 	File    string        `json:"file"`
 	Trained int           `json:"trained"`    // numbers

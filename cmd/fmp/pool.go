@@ -26,7 +26,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// pooled is what fmp pool prints.
+// pooled is the output of fmp pool.
 type pooled struct {
 	Output  string   `json:"output"`
 	Bytes   int      `json:"bytes,omitempty"`
@@ -39,7 +39,7 @@ type pooled struct {
 	N       int      `json:"n"`      // real points behind them
 	Method  string   `json:"method"` // row of the table of methods
 	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is
-	// what told, about 1 for the corpus's classes; none where there was no choice.
+	// the statistic behind it, about 1 for the corpus's classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
 	Novelty *float64 `json:"novelty,omitempty"`
 	// Kappa of a round of moments, the temperature of its heads in units of the classes' separation, and the standard deviation of its
@@ -47,7 +47,7 @@ type pooled struct {
 	Kappa []float64 `json:"kappa,omitempty"`
 	L2    float64   `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh int       `json:"fresh,omitempty"` // 0: the limit of many
-	// Honest is the probability of each client, in the order of Clients, that its upload is what it says, Claimed the images that it
+	// Honest is the probability of each client, in the order of Clients, that its upload is true, Claimed the images that it
 	// claims, and Counted how many of them count if it is honest; none where honesty is not judged. Disputed are the classes of which
 	// much was left out.
 	Honest   []float64 `json:"p_honest,omitempty"`
@@ -65,7 +65,7 @@ type pooled struct {
 	Outputs []string `json:"outputs,omitempty"`
 }
 
-// poolSettings are those that fmp pool reads. What is left at 0 is for the round to say: what suits the predictor.
+// poolSettings are those that fmp pool reads. A value of 0 stands for the predictor's own.
 type poolSettings struct {
 	Seed      uint64             `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the round is named under"`
 	Predictor settings.Predictor `yaml:"predictor" json:"predictor"`
@@ -278,7 +278,7 @@ func leftOut(cmd *cobra.Command, bad []error) (reasons []string) {
 
 func warnPool(cmd *cobra.Command, text string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp pool: "+text) }
 
-// describe sets what the posterior says of the round: its form, shape, penalty and the honesty of its clients.
+// describe sets the posterior's account of the round: its form, shape, penalty and the honesty of its clients.
 func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if j := post.Judgement; j != nil {
 		p.Honest, p.Claimed, p.Counted, p.Disputed = j.Honest, j.Claimed, j.Counted, disputed(j, r.Client.Classes)
@@ -304,7 +304,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 // scopeMoments is the Scope of a round of moments.
 const scopeMoments = "moments"
 
-// print says for people what was made.
+// print describes the result for people.
 func (p *pooled) print(w io.Writer) error {
 	var b strings.Builder
 	if p.Bytes > 0 {
@@ -343,8 +343,8 @@ func (p *pooled) print(w io.Writer) error {
 // mostClients is how many clients the text names.
 const mostClients = 20
 
-// printClients lists the clients that were judged: those that are less likely honest than not, then those of whose claim the smallest
-// share counts.
+// printClients lists the clients that were judged: those that are less likely honest than not, then those with the smallest
+// counted share.
 func (p *pooled) printClients(b *strings.Builder) {
 	if len(p.Honest) == 0 {
 		return

@@ -10,7 +10,7 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// pooledPrivate is what fmp pool prints of a private round.
+// pooledPrivate is the output of fmp pool for a private round.
 type pooledPrivate struct {
 	Output  string          `json:"output"`
 	Bytes   int             `json:"bytes,omitempty"`

@@ -49,7 +49,7 @@ func openClassifier(cmd *cobra.Command, cfg engineSettings, path string) (*class
 	return c, func() { c.Close(); eng.Close() }, nil
 }
 
-// classifyPath classifies the images (or the feature rows, .npy) of a path and names what could not be read.
+// classifyPath classifies the images (or the feature rows, .npy) of a path and names unreadable files.
 func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags, optional bool,
 	do func([]classify.Prediction) error) (bad []error, err error) {
 	skip, err := skipBad(f.onBad)

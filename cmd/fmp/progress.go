@@ -60,7 +60,7 @@ func (p *progress) report(stage string, done, total int) {
 	p.step(experiment.Step{Stage: stage, Done: done, Total: total, Share: share})
 }
 
-// step is report of work whose steps differ in what they cost: the bar, the share and the time left are of the work, not of
+// step is report of work whose steps differ in cost: the bar, the share and the time left are of the work, not of
 // the steps.
 func (p *progress) step(s experiment.Step) {
 	p.mu.Lock()
@@ -145,7 +145,7 @@ func (p *progress) finish() {
 	p.stage, p.done, p.total = "", 0, 0
 }
 
-// problem is a line about what went wrong and does not end the work; the same one is said once.
+// problem is a line about a fault that does not end the work; the same one is said once.
 func (p *progress) problem(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

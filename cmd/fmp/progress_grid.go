@@ -70,7 +70,7 @@ func (p *gridProgress) share() float64 {
 	return done / float64(max(total, 1))
 }
 
-// begin says that the i-th run begins and returns what it reports its progress to.
+// begin says that the i-th run begins and returns the sink of its progress.
 func (p *gridProgress) begin(i int) experiment.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()

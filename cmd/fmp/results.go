@@ -292,7 +292,7 @@ in the second.`,
 	return cmd
 }
 
-// read reads finished runs, and checks that what the filter asks for is in them.
+// read reads finished runs, and checks that they hold the filter's columns.
 func (f *resultsFilter) read(dirs []string) ([][]experiment.Record, error) {
 	var runs [][]experiment.Record
 	for _, dir := range dirs {

@@ -75,7 +75,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 	return root
 }
 
-// groupCommands orders the help of the program by what a reader is after.
+// groupCommands orders the help of the program by the reader's aim.
 func groupCommands(root *cobra.Command) {
 	const main, models, setup = "main", "models", "setup"
 	root.AddGroup(&cobra.Group{ID: main, Title: "From images to the table:"},
@@ -92,7 +92,7 @@ func groupCommands(root *cobra.Command) {
 	root.SetCompletionCommandGroupID(setup)
 }
 
-// newONNXCommand groups what works on any ONNX file.
+// newONNXCommand groups the commands on any ONNX file.
 func newONNXCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "onnx",

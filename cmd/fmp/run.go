@@ -19,7 +19,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// runOutput is what `fmp run --json` prints.
+// runOutput is the output of `fmp run --json`.
 type runOutput struct {
 	Directory string         `json:"directory"`
 	Identity  string         `json:"identity"`
@@ -195,7 +195,7 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experi
 	})
 }
 
-// fileRune keeps what any file system takes in a name.
+// fileRune keeps characters that any file system takes in a name.
 func fileRune(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
 		return r

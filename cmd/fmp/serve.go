@@ -141,7 +141,7 @@ func readToken(flag, path string) (string, error) {
 	return token, nil
 }
 
-// check says what is missing, and fills in defaults.
+// check reports missing flags, and fills in defaults.
 func (o *serveFlags) check() error {
 	if o.file == "" {
 		return errors.New("serve: --round is missing; docs/federate.md shows a round file")
@@ -170,7 +170,7 @@ func (o *serveFlags) check() error {
 	return nil
 }
 
-// checkStore returns what is wrong with where NATS is, for a server that leaves work to workers or does not, and reads the token.
+// checkStore returns a fault in the flags of NATS, for a server that leaves work to workers or does not, and reads the token.
 func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	if o.Replicas < 1 || o.Replicas > 5 || (o.Replicas > 1 && o.URL == "") {
 		return fmt.Errorf("--nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats", o.Replicas)
@@ -421,7 +421,7 @@ func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling
 		p.options.L2 = *r.L2
 	}
 	p.options.Trust = !*r.Honesty
-	// What does not go together is said before the first client comes.
+	// Contradictory flags are reported before the first client comes.
 	if b := r.Privacy; b != nil {
 		example := &federate.Release{Round: r.Round, Model: r.Client.Digest, Budget: *b,
 			Sums: &privacy.Release{Classes: r.Client.C, K: r.Client.K}}
@@ -447,7 +447,7 @@ func (p *pooling) check(u *federate.Upload) error {
 	return nil
 }
 
-// summary is what a version says of how it was made.
+// summary is the account of a version.
 type summary struct {
 	Samples  int    `json:"samples"`
 	Suspects int    `json:"suspects"` // clients that are honest with less than one half
@@ -520,7 +520,7 @@ func bothForms(ctx context.Context, r sampledRound, post *posterior.Result) (*se
 	return made, nil
 }
 
-// measured adds to the summary of what is sampled how the classifier does on a folder of the server's own images.
+// measured adds the classifier's scores to the summary, on a folder of the server's own images.
 func measured[U any](eng engine.Engine, folder string, sampling func(context.Context, []U) (*service.Pooled, error)) func(context.Context,
 	[]U) (*service.Pooled, error) {
 	return func(ctx context.Context, uploads []U) (*service.Pooled, error) {

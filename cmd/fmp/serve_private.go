@@ -26,7 +26,7 @@ type sums struct {
 
 func (s sums) String() string { return "the state of the round" }
 
-// Sum is what was kept for a set of uploads.
+// Sum is the kept sum of a set of uploads.
 func (s sums) Sum(inputs string) ([]byte, error) {
 	data, err := s.store.Object(s.ctx, "sum-"+inputs, pool.MaxPublished)
 	if errors.Is(err, store.ErrNone) {
@@ -75,7 +75,7 @@ func (s *server) meetHelper(ctx context.Context) error {
 	return agree(ctx, s.helper, s.round, s.log)
 }
 
-// agree asks the helper what its round is, and says where that is another. One that does not answer yet is waited for when it is needed.
+// agree asks the helper for its round, and reports differences. One that does not answer yet is waited for when it is needed.
 func agree(ctx context.Context, h *service.Helper, r *round.Round, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -93,7 +93,7 @@ func agree(ctx context.Context, h *service.Helper, r *round.Round, log *slog.Log
 	return nil
 }
 
-// privateSummary is what a version of a private round says of how it was made.
+// privateSummary is the account of a version of a private round.
 type privateSummary struct {
 	Samples int             `json:"samples"`
 	Spent   privacy.Account `json:"spent"`

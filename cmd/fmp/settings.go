@@ -32,7 +32,7 @@ const envPrefix = "FMP_"
 // otherEnv are the FMP_* variables that are not settings: the settings file, and the tests' data.
 var otherEnv = []string{"FMP_CONFIG", "FMP_DATA"}
 
-// Bounds of what is read: the bytes of a settings file, and the values of one list.
+// Bounds of settings: the bytes of a settings file, and the values of one list.
 const (
 	maxConfigBytes = 64 << 10
 	maxListValues  = 256
@@ -46,7 +46,7 @@ type setting struct {
 	Key    string `json:"key"`
 	Value  any    `json:"value"`
 	Source string `json:"source"` // "default", "file NAME", "environment NAME", "flag --NAME" or "flag --set"
-	// Allowed says what it may be; empty: anything.
+	// Allowed names the allowed values; empty: any.
 	Allowed string `json:"allowed,omitempty"`
 	Doc     string `json:"doc,omitempty"`
 }

@@ -105,7 +105,7 @@ the public half to those who verify, over a channel that the server does not con
 	return cmd
 }
 
-// ignoredPaths are what the signature of a folder leaves out: Git's files, those given, and the signature itself.
+// ignoredPaths are the files that the signature of a folder leaves out: Git's files, those given, and the signature itself.
 func ignoredPaths(model, out string, given []string) ([]string, error) {
 	st, err := os.Stat(model)
 	if err != nil {

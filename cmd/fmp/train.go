@@ -60,7 +60,7 @@ type trainSettings struct {
 	Tasks      settings.Tasks      `yaml:"tasks" json:"tasks"`
 }
 
-// Suit sets what suits the data set where nobody gave it.
+// Suit sets defaults of the data set where no value was given.
 func (c *trainSettings) Suit() []string { return settings.Suit(c, c.Dataset.Name) }
 
 // source is the data set of a training, behind its extractor.
@@ -68,11 +68,11 @@ func source(d settings.Dataset, x settings.Extractor, e settings.Engine) corpus.
 	return corpus.Source{Dataset: d, Extractor: x, Shipped: d.Name, Threads: cmp.Or(e.Threads, runtime.GOMAXPROCS(0))}
 }
 
-// metaSettings are what all trainings behind an extractor read. Those whose tasks have a number of clients, or of points a client,
-// read federation.clients or federation.points besides.
+// metaSettings are the settings that all trainings behind an extractor read. Those whose tasks have a number of clients, or of points a
+// client, read federation.clients or federation.points besides.
 var metaSettings = []string{"seed", "dataset.", "extractor.", "engine."}
 
-// training is what a training starts from: its corpus, and the description of the extractor behind it.
+// training is the start of a training: its corpus, and the description of the extractor behind it.
 type training struct {
 	meta.Config
 	whole  *task.Bank // the corpus and the validation tasks' part in one

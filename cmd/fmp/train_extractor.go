@@ -21,7 +21,7 @@ import (
 	"fmp/onnx/serde"
 )
 
-// extractorTraining is what fmp train extractor is told.
+// extractorTraining is the input of fmp train extractor.
 type extractorTraining struct {
 	name, dir, aux, out, auxOut, start, library string
 	classes, exclude, auxClasses, onBad         string
@@ -192,7 +192,7 @@ func testAccuracy(ds *dataset.Dataset, v float64) string {
 	return fmt.Sprintf("test accuracy %.4f", v)
 }
 
-// override replaces the defaults by what the flags say.
+// override replaces the defaults by the flags' values.
 func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []int, aux bool) {
 	set := cmd.Flags().Changed
 	if set("epochs") {

@@ -16,7 +16,7 @@ import (
 )
 
 // A checkpoint is an ONNX file without nodes: the carried tensors are its initializers, and its metadata
-// hold the step, what the run is a run of, and the SHA-256 of the file without it.
+// hold the step, the identity of the run, and the SHA-256 of the file without it.
 const (
 	keyStep   = "fmp.train.step"
 	keyRun    = "fmp.train.run"

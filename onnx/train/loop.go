@@ -83,7 +83,7 @@ type Progress struct {
 	Problem error
 }
 
-// ErrStop is what [Loop].Validate returns to end the training early.
+// ErrStop is the error that [Loop].Validate returns to end the training early.
 var ErrStop = errors.New("training is ended early")
 
 // NotFiniteError says where training stopped making numbers.
@@ -176,7 +176,7 @@ func (r *course) step(ctx context.Context, t int) error {
 	m, err := r.Step(ctx, t, rate)
 	if err != nil {
 		if ctx.Err() != nil {
-			// The step was broken off; what it reads is unchanged.
+			// The step was broken off; its inputs are unchanged.
 			return errors.Join(ctx.Err(), r.save(t))
 		}
 		return err

@@ -19,7 +19,7 @@ const (
 
 // AddLoRA returns the model with W + A B in place of every named weight W, read as the matrix [d, k] of its first axis and of all others
 // together, for A [d, rank] drawn from U(-√(3/rank), √(3/rank)) and B zero (Hu et al. 2021, arXiv:2106.09685, equation 3, with α = r):
-// at first the model computes what it did. The second result names the factors, which are to be trained in W's place. Vectors, and
+// at first the model's outputs are unchanged. The second result names the factors, which are to be trained in W's place. Vectors, and
 // weights of which a side is no more than rank, are passed over. m is not changed.
 func AddLoRA(m *onnx.Model, weights []string, rank int, seed uint64) (*onnx.Model, []string, error) {
 	if rank < 1 {

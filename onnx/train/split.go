@@ -86,7 +86,7 @@ func (s *Split) Params() map[string]*onnx.Tensor {
 	return out
 }
 
-// Gradient runs the gradient model on a shard and returns what it gives, for [Split.Add]. A shard's feeds are the gradient model's inputs
+// Gradient runs the gradient model on a shard and returns its outputs, for [Split.Add]. A shard's feeds are the gradient model's inputs
 // but for parameters and carried values. Several may run at once.
 func (s *Split) Gradient(shard map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	feeds := maps.Clone(shard)
@@ -118,7 +118,7 @@ func (s *Split) Add(outs ...map[string]*onnx.Tensor) {
 	}
 }
 
-// Accumulate runs the gradient model on every shard, adds what it gives to the gradients' sum, and returns each shard's other outputs.
+// Accumulate runs the gradient model on every shard, adds its gradients to their sum, and returns each shard's other outputs.
 func (s *Split) Accumulate(shards ...map[string]*onnx.Tensor) ([]map[string]*onnx.Tensor, error) {
 	outs := make([]map[string]*onnx.Tensor, len(shards))
 	var g errgroup.Group

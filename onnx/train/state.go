@@ -2,7 +2,7 @@
 // let a loss outside the graph have its say between forward and backward ([Split]), and a loop around them
 // with checkpoints, validation, a log and a watch for values that are not finite ([Loop]).
 //
-// What is carried from step to step (parameters, moments, running statistics) lives in two sets of tensors:
+// State between steps (parameters, moments, running statistics) lives in two sets of tensors:
 // a step reads one and writes the other, then they change places. Nothing is copied.
 package train
 

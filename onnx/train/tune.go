@@ -139,7 +139,7 @@ type Tuned struct {
 	Trained, Normalised int
 }
 
-// tuner is the state of a run: that of the steps, the best weights so far and the book of what they scored.
+// tuner is the state of a run: that of the steps, the best weights so far and the book of their scores.
 type tuner struct {
 	*Split
 	best map[string]*onnx.Tensor
@@ -182,7 +182,7 @@ func (t *tuner) SetState(state map[string]*onnx.Tensor) error {
 	return nil
 }
 
-// weights returns a copy of what the steps have learnt so far, running statistics with it.
+// weights returns a copy of the weights learnt so far, running statistics with it.
 func (t *tuner) weights() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	for n, v := range t.Params() {
@@ -194,7 +194,7 @@ func (t *tuner) weights() map[string]*onnx.Tensor {
 	return out
 }
 
-// tuned is a model that is made ready: what is run, and what is put back.
+// tuned is a model that is made ready: the graph that runs, and the weights that are put back.
 type tuned struct {
 	loss, eval *onnx.Model
 	scores     string
@@ -313,7 +313,7 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 	if p.loss, err = WithLoss(adapted, out, t.Loss); err != nil {
 		return nil, err
 	}
-	// The statistics move: what replaces them is an output, and so must outlast the cut at the scores.
+	// The statistics move: their replacement is an output, and so must outlast the cut at the scores.
 	if err := carry(p.loss, adapted, p.statistics); err != nil {
 		return nil, err
 	}
@@ -351,7 +351,7 @@ func moving(m *onnx.Model) (out []string) {
 	return out
 }
 
-// carry makes the running statistics of a loss model inputs, and what replaces them outputs.
+// carry makes the running statistics of a loss model inputs, and their replacements outputs.
 func carry(loss, whole *onnx.Model, statistics []string) error {
 	if len(statistics) == 0 {
 		return nil

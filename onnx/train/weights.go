@@ -19,7 +19,7 @@ var settings = []string{"Clip", "Dropout", "Pad", "Resize", "Upsample", "TopK", 
 
 // Weights returns the initializers that a value of the graph depends on and that training can change, in the order of the nodes: those of
 // float32 with more than one element. Left out are the running statistics of batch normalisations, bounds and scales of operators, and
-// what images are shifted and scaled by before the first weight. Nodes must be in topological order, as ONNX asks for.
+// numbers that shift and scale images before the first weight. Nodes must be in topological order, as ONNX asks for.
 func Weights(g *onnx.Graph, output string) []Weight {
 	used := map[string]bool{output: true}
 	for _, n := range slices.Backward(g.Nodes) {

@@ -1,6 +1,6 @@
-// Package client is what a client of a round computes: labelled images to an upload, by a client graph whose maker it need not trust.
+// Package client computes a client's part of a round: labelled images to an upload, by a client graph whose maker it need not trust.
 //
-// The graph is taken apart before an image is read (models.TakeApart): all but its extractor must be what fmp fuse makes, and the extractor
+// The graph is taken apart before an image is read (models.TakeApart): all but its extractor must be a graph of fmp fuse, and the extractor
 // one that the owner of the images approved ([Approved]). Labels, counts, clipping and noise are this program's own. In private rounds one
 // image at a time goes through the graph, so that none can move the row of another; an image of which the graph makes no finite row counts
 // as a row of zeros, so that neither absence nor an error tells of it.
@@ -37,7 +37,7 @@ const (
 type Client struct {
 	Manifest models.Manifest
 	Fit      imagefile.Fit
-	// Apart says what the graph's extractor is.
+	// Apart describes the graph's extractor.
 	Apart *models.Apart
 	// Zeros counts the images of the last upload of which the graph made no finite row.
 	Zeros int
@@ -299,7 +299,7 @@ func (c *Client) embed(points []float32, n int) (*point.Set, error) {
 	return Set(out["points"], out["masses"], c.Manifest)
 }
 
-// Set checks what an embedding gave against its manifest. Of class means only those of classes that the client holds are worth sending.
+// Set checks an embedding's outputs against its manifest. Of class means only those of classes that the client holds are worth sending.
 func Set(points, masses *onnx.Tensor, f models.Manifest) (*point.Set, error) {
 	z, w, dx := points.F32(), masses.F32(), f.PointWidth()
 	if len(z) != f.S*(dx+f.C) || len(w) != f.S {
@@ -313,7 +313,7 @@ func Set(points, masses *onnx.Tensor, f models.Manifest) (*point.Set, error) {
 	return set, nil
 }
 
-// Labelled is the images of a private upload: their coordinates, [n, k], labels, and the digests of what they were read from.
+// Labelled is the images of a private upload: their coordinates, [n, k], labels, and the digests of their files.
 type Labelled struct {
 	W       []float32
 	Labels  []int

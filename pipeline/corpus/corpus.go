@@ -1,4 +1,4 @@
-// Package corpus reads labelled images behind an extractor: what predictors are trained on, and what client graphs are made with. It finds
+// Package corpus reads labelled images behind an extractor, on which predictors are trained and with which client graphs are made. It finds
 // the models that go with them: the user's files, or those that come with the program.
 package corpus
 

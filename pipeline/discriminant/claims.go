@@ -273,8 +273,8 @@ func scatterOdds(variances, deviations []float64, dof int) float64 {
 // leastLabel is the lower bound of a calibration point's probability of its class, as a share of that of a class named at random.
 const leastLabel = 0.01
 
-// labelOdds adds to each client's odds what the classes of its calibration points tell: of an honest client they have the probabilities of
-// the discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
+// labelOdds adds the log likelihood ratio of the classes of its calibration points to each client's odds: of an honest client they have the
+// probabilities of the discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
 func (p *pooled) labelOdds(h *head, odds []float64) {
 	chance := -math.Log(float64(p.c))
 	least := chance + math.Log(leastLabel)

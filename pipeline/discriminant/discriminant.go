@@ -9,11 +9,11 @@
 //	T     = max(kappa sqrt(Q b), b)                            Q = mean over held classes of (m_c - m0)'a_c
 //	b     = sum |(x̄_mc - x̄_c) sqrt(n_mc) . a|^2 / dof / tr a'Wa        clients' own class means along a, in units of W
 //
-// b measures what W, shrunk toward the identity, misses along the head's directions, from numbers that W was not made of. Gaussian rows of
-// one covariance have T = b; images have heavier tails the further their classes lie apart, and T grows as the square root of the classes'
-// separation Q/b. kappa belongs to the extractor (meta.Kappa); its prior is lognormal and the calibration points correct it, before they
-// are added to the moments. A sample draws class means (their variance tempered) and kappa. Strength, 1.5, the tempering, the square root
-// and what a calibration point counts were chosen on classes of CIFAR-100 (docs/notes/moments.md).
+// b measures the variance that W, shrunk toward the identity, misses along the head's directions, from numbers that W was not made of.
+// Gaussian rows of one covariance have T = b; images have heavier tails the further their classes lie apart, and T grows as the square root
+// of the classes' separation Q/b. kappa belongs to the extractor (meta.Kappa); its prior is lognormal and the calibration points correct
+// it, before they are added to the moments. A sample draws class means (their variance tempered) and kappa. Strength, 1.5, the tempering,
+// the square root and the weight of a calibration point were chosen on classes of CIFAR-100 (docs/notes/moments.md).
 package discriminant
 
 import (
@@ -40,7 +40,7 @@ const (
 	caution  = 1.5 // of n0: class means err more along the head's directions than on average
 	// Tempering multiplies the variance of the class means that samples draw.
 	Tempering = 0.3
-	// counts is what a calibration point counts as evidence on kappa: those of one client are alike, and clients' shares of the classes are
+	// counts is the weight of a calibration point as evidence on kappa: those of one client are alike, and clients' shares of the classes are
 	// not those of new images.
 	counts = 0.5
 	// mostWeights bounds the numbers of all heads together, and so memory: 128 MiB.
@@ -54,7 +54,7 @@ type Kappa struct{ Median, Deviation float64 }
 // networks).
 var Unknown = Kappa{0.85, 0.25}
 
-// Client is one client's upload: class means with counts as weights, and what it sends beside them.
+// Client is one client's upload: class means with counts as weights, and the scatter and points beside them.
 type Client struct {
 	Means  *point.Set
 	Within *moments.Within
@@ -304,7 +304,7 @@ func held(n []float64) int {
 	return h
 }
 
-// head is the discriminant before temperature, and what its uncertainty needs.
+// head is the discriminant before temperature, and the terms of its uncertainty.
 type head struct {
 	chol           *mat.Cholesky
 	within         *mat.SymDense

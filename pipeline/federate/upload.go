@@ -84,7 +84,7 @@ type Upload struct {
 	N int
 	// Points are the fictitious points; their weights, the masses, sum to N.
 	Points *point.Set
-	// Precision is that of the points on the wire: what Encode writes (default Single), or what Decode found.
+	// Precision is that of the points on the wire: the one Encode writes (default Single), or the one Decode found.
 	Precision Precision
 	// Within, of an upload of moments, is sent beside the class means, which Points are; nil for other uploads. N counts the images behind
 	// means and scatter, not the calibration points.
@@ -97,7 +97,7 @@ type Upload struct {
 // ToSet returns the upload's points with their masses as weights. It shares memory with the upload.
 func (u *Upload) ToSet() *point.Set { return u.Points }
 
-// Expect is what the reader of an upload knows beforehand; zero fields are not compared.
+// Expect holds the fields that the reader of an upload knows beforehand; zero fields are not compared.
 type Expect struct {
 	// Model is the digest of the client graph of this federation.
 	Model string
@@ -122,7 +122,7 @@ func refuse(field string, value any, allowed string, args ...any) error {
 	return &FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)}
 }
 
-// EncodeWithin is Encode in the first precision from the upload's own on that keeps to so many bytes; 0 sets no bound.
+// EncodeWithin is Encode in the first precision from the upload's own on that keeps to the given number of bytes; 0 sets no bound.
 func (u *Upload) EncodeWithin(bytes int) ([]byte, error) {
 	if bytes == 0 {
 		return u.Encode()
@@ -179,7 +179,7 @@ func (u *Upload) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding upload: %w", err)
 	}
-	// Never send what a reader would reject.
+	// Never send an upload that a reader would reject.
 	if _, err := Decode(data, Expect{}); err != nil {
 		return nil, err
 	}
@@ -267,7 +267,7 @@ func quantise(s *point.Set) (q []int8, scale []float32) {
 
 // Decode decodes a message and checks it: size, checksum, every number against its bounds, tensors against the numbers, finite points,
 // labels on the simplex, nonnegative masses that sum to n, and the expectations in want. The error is a *FieldError, which names the
-// field, its value and what is allowed, unless data are not a message at all.
+// field, its value and the allowed ones, unless data are not a message at all.
 func Decode(data []byte, want Expect) (*Upload, error) {
 	if len(data) == 0 {
 		return nil, refuse("size", "0 bytes, the file is empty", "1 to %d", MaxBytes)

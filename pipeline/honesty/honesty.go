@@ -1,4 +1,4 @@
-// Package honesty estimates the probability that each client of a round is honest, that is, that it uploaded what it computed from
+// Package honesty estimates the probability that each client of a round is honest, that is, that its upload was computed from
 // images of the classes that it names. The estimate is part of the posterior: every posterior sample draws a state, the set of honest
 // clients, and uses their uploads only.
 //
@@ -21,7 +21,7 @@
 // the prior probability that a client is honest is .95, and fewer than half of the clients are bad. The constants were fitted on
 // corpora under simulated attacks and are the same for all data sets.
 //
-// How much of a claimed mass counts is bounded before clients are judged, and beyond that by what the others confirm (influence.go).
+// The share of a claimed mass that counts is bounded before clients are judged, and further by the others' confirmation (influence.go).
 //
 // Limitation: colluders who outnumber the honest holders of a class are not detected. A bad client that alone holds a class is not
 // contradicted by anybody.
@@ -135,7 +135,7 @@ type States struct {
 	P []float64
 }
 
-// Check returns an error unless the states, made elsewhere, are valid for so many clients.
+// Check returns an error unless the states, made elsewhere, are valid for this number of clients.
 func (s *States) Check(clients int) error {
 	if len(s.P) == 0 || len(s.P) != len(s.Honest) {
 		return fmt.Errorf("honesty: %d states with %d probabilities; want as many, and at least one", len(s.Honest), len(s.P))

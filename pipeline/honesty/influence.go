@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// An upload claims masses, and nobody can check them. Three rules bound what a claim is worth, whatever its size.
+// An upload claims masses, and nobody can check them. Three rules bound the worth of a claim, whatever its size.
 //
 // Cap. A client's images count up to the median of all clients' ([Cap]). While fewer than half of the clients are bad the median lies
-// between two honest ones, so that no claim moves it beyond what an honest client holds. With a share b of bad clients and honest ones
-// of one size, the bad ones hold at most the share b of what is counted, as in a round in which nobody claims too much.
+// between two honest ones, so that no claim moves it beyond an honest client's mass. With a share b of bad clients and honest ones
+// of one size, the bad ones hold at most the share b of the counted mass, as in a round in which nobody claims too much.
 //
 // Copies. Equal or nearly equal uploads are one piece of evidence ([Uploads.Copies]): together they count as the largest of them, and
 // are honest or bad together.
@@ -153,10 +153,10 @@ func (u Uploads) Bound() Uploads {
 // being honest. Let N be a client's claim, B its bounded mass, and m, v the posterior mean and variance of a class mean given the bounded
 // uploads of the others, each weighted by its probability. For t = B, B√2, 2B, … up to N, with equal prior probabilities,
 //
-//	x_mc ~ N(m_c, v_c + 1/n_c),  n_c = min(t N_c/N, what the others hold of the class)
+//	x_mc ~ N(m_c, v_c + 1/n_c),  n_c = min(t N_c/N, the others' mass of the class)
 //
 // to the power of the likelihood of package honesty. The mass counted is the posterior mean of n_c. Claiming more adds larger t, so that
-// it never lowers what is counted. Copies are not confirmed.
+// it never lowers the counted mass. Copies are not confirmed.
 func (u *Uploads) Confirm(claimed, lambda, honest []float64) []float64 {
 	out := slices.Clone(u.Masses)
 	of := u.weighted(honest)

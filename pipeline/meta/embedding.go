@@ -30,9 +30,9 @@ type EmbeddingConfig struct {
 }
 
 // TrainEmbedding trains a copy of the embedding m and returns it. The loss of a task is the mean over Samples noises E of |theta_MP -
-// theta_FMP|, where the heads are fitted to the clients' own points and to their uploads, each together with what the predictor draws
-// for them from the same E (arXiv:2605.18554). theta_MP is the target and carries no gradient. The score, weighted by Score, is added.
-// Metrics: loss, gap (relative), score; in validation those of [TrainPredictor].
+// theta_FMP|, where the heads are fitted to the clients' own points and to their uploads, each together with the points that the predictor
+// draws for them from the same E (arXiv:2605.18554). theta_MP is the target and carries no gradient. The score, weighted by Score, is
+// added. Metrics: loss, gap (relative), score; in validation those of [TrainPredictor].
 func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onnx.Model, error) {
 	if c.Corpus == nil || c.Predictor == nil {
 		return nil, fmt.Errorf("training embedding: it needs a corpus and a predictor")

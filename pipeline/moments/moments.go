@@ -1,5 +1,5 @@
-// Package moments holds what a client sends of its images beside its class means: their scatter within its classes, and calibration
-// points. Class means alone stop learning at about 100 images a client; scatter adds up over clients to the covariance within
+// Package moments holds the statistics that a client sends beside its class means: the scatter of its images within its classes, and
+// calibration points. Class means alone stop learning at about 100 images a client; scatter adds up over clients to the covariance within
 // classes, and calibration points, single images that take no part in means and scatter, tell how sure the classifier may be.
 //
 // The package is part of the program for small devices and depends on the standard library and pipeline/point alone.
@@ -36,7 +36,7 @@ type Within struct {
 	Labels      []int
 }
 
-// Of returns the class means of a client's rows, [n, k], with their counts as weights, and what it sends beside them. Rows are
+// Of returns the class means of a client's rows, [n, k], with their counts as weights, and their scatter and points. Rows are
 // chosen for calibration by a hash of key and content, so that the choice is the client's alone and equal rows are not parted.
 func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Within, error) {
 	if k < 1 || len(rows) != len(labels)*k || len(labels) == 0 {

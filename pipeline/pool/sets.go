@@ -143,7 +143,7 @@ func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
 	return nil
 }
 
-// holdBack returns what a client sent without some of its calibration points, which it keeps for sets.
+// holdBack returns a client's upload without some of its calibration points, which it keeps for sets.
 func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 	w := s.clients[client].Within
 	kept := *w

@@ -22,8 +22,8 @@ type Upload struct {
 	Path, Digest string // SHA-256 of the file
 }
 
-// ReadUploads reads and checks the uploads of one round, each from a different client, all made by one model. What want leaves open is
-// taken from the first good upload. bad are the errors of all uploads that cannot be used.
+// ReadUploads reads and checks the uploads of one round, each from a different client, all made by one model. Fields that want leaves open
+// are taken from the first good upload. bad are the errors of all uploads that cannot be used.
 func ReadUploads(paths []string, want federate.Expect) (good []Upload, bad []error) {
 	return gather(len(paths), want, func(i int) (string, []byte, error) {
 		data, err := regularfile.ReadFile(paths[i], federate.MaxBytes)

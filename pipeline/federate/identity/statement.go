@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Statement is what a signature covers. Two different statements never have the same bytes, whatever their purposes.
+// Statement is the message of a signature. Two different statements never have the same bytes, whatever their purposes.
 type Statement struct {
 	// Purpose keeps signatures of one kind from being used as those of another.
 	Purpose Purpose

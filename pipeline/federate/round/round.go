@@ -1,5 +1,5 @@
-// Package round reads round files. A round file says what a server asks of the clients of one round, who they are, the deadline, and
-// the bounds on what the server accepts.
+// Package round reads round files. A round file holds a server's requests of the clients of one round, who they are, the deadline, and
+// the bounds on uploads.
 package round
 
 import (
@@ -79,7 +79,7 @@ type File struct {
 	Labelled string `yaml:"labelled"`
 	// Former holds keys by the names that they had in the version before.
 	Former former `yaml:",inline"`
-	// Warnings are what the file's writer should know, such as keys by their former names.
+	// Warnings are notes for the file's writer, such as keys by their former names.
 	Warnings []string `yaml:"-"`
 }
 

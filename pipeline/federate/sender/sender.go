@@ -1,5 +1,5 @@
-// Package sender implements the client's side of a round over HTTP: it asks what to compute, downloads the client graph once, sends an
-// upload until the server has it, and keeps the receipt. It retries after a failure of the connection, of the server or of itself,
+// Package sender implements the client's side of a round over HTTP: it asks for the round's description, downloads the client graph once,
+// sends an upload until the server has it, and keeps the receipt. It retries after a failure of the connection, of the server or of itself,
 // until the deadline.
 //
 // It depends on the standard library alone, as it is part of the program for small devices.

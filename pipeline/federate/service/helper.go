@@ -13,7 +13,7 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// Bounds on what the two servers of a private round send each other.
+// Bounds on the messages between the two servers of a private round.
 const (
 	// helperTime is the timeout of one request; the helper's share of a sum of many clients takes longest.
 	helperTime = 10 * time.Minute

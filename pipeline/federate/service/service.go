@@ -1,4 +1,4 @@
-// Package service serves a round of a federation over HTTP: it describes what to compute, accepts one signed upload from each client
+// Package service serves a round of a federation over HTTP: it describes the round, accepts one signed upload from each client
 // of the roster, stores it, returns a signed receipt, pools the uploads at quorum and at the deadline, and serves the classifier.
 package service
 
@@ -27,7 +27,7 @@ import (
 type Pooled struct {
 	// Classifier is the contents of classifier.onnx, Rows its smaller form, which takes feature rows.
 	Classifier, Rows []byte
-	// Honest is the probability that each upload is what its client computed from images of the classes that it names; nil if honesty
+	// Honest is the probability that each upload was computed by its client from images of the classes that it names; nil if honesty
 	// was not judged.
 	Honest []float64
 	// Counted is how many of the images that each client claims count if it is honest; nil if honesty was not judged.
@@ -55,7 +55,7 @@ type Config struct {
 	Check func(*federate.Upload) error
 	// Engine makes predictions; if nil, the server makes none.
 	Engine engine.Engine
-	// Token is what readers of the status, the classifier and predictions must present; empty: everybody may read them.
+	// Token is the password of readers of the status, the classifier and predictions; empty: everybody may read them.
 	Token string
 	Log   *slog.Logger
 	// Page serves the client for browsers under /join/; nil: there is none.
@@ -85,7 +85,7 @@ type Server struct {
 	predictions *predictor
 }
 
-// held is what is kept in memory of an upload that is in.
+// held is the part of an accepted upload that is kept in memory.
 type held struct {
 	upload   string // digest of the message
 	revision uint64

@@ -13,7 +13,7 @@ import (
 // maxListed is the maximum number of clients in each list of a status.
 const maxListed = 1000
 
-// Status is the status of a round: whose uploads are in, whose are missing, and what was refused and why.
+// Status is the status of a round: whose uploads are in, whose are missing, and the refused uploads with the reason.
 type Status struct {
 	wire.Description
 	// Clients is the size of the roster, In the number of uploads that are in, and Quorum the number for the first classifier.

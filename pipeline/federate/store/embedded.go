@@ -21,8 +21,8 @@ import (
 const (
 	// maxPayload is the maximum size of one message of the embedded server: 8 MiB, twice the largest upload that a round may allow.
 	maxPayload = 8 << 20
-	// maxStore is the embedded server's own limit of the space that it takes: none. Its default is a share of what is free at its start,
-	// which would stay in force after space has been freed.
+	// maxStore is the embedded server's own limit of the space that it takes: none. Its default is a share of the space that is free at its
+	// start, which would stay in force after space has been freed.
 	maxStore = 1 << 50
 	// startTime is the timeout of the embedded server's start, recovery included.
 	startTime = 2 * time.Minute
@@ -36,7 +36,7 @@ const (
 	reserve = 512 << 10
 )
 
-// ErrFull means that the disk has no room for what is to be stored.
+// ErrFull means that the disk has no room for the object.
 var ErrFull = errors.New("the disk of the server's state is full")
 
 // errStopped means that the embedded server stopped writing after an error of the disk.

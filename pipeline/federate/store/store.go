@@ -301,7 +301,7 @@ func (s *Store) write(ctx context.Context, bytes int64, do func(ctx context.Cont
 	return full(err)
 }
 
-// full adds ErrFull to what a NATS server without space answers.
+// full adds ErrFull to the answer of a NATS server without space.
 func full(err error) error {
 	var api *jetstream.APIError
 	if errors.As(err, &api) && (api.ErrorCode == insufficientResources || api.ErrorCode == storageExceeded) {
@@ -402,7 +402,7 @@ func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64, yield func(
 	}
 }
 
-// PutObject stores bytes under a name and replaces what is there.
+// PutObject stores bytes under a name and replaces any others there.
 func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 	err := s.write(ctx, int64(len(data)), func(ctx context.Context) error {
 		_, err := s.objects.PutBytes(ctx, name, data)
@@ -538,7 +538,7 @@ func (s *Store) Members(ctx context.Context, version int) ([]Member, error) {
 	return out, nil
 }
 
-// DeleteObject deletes what PutObject stored.
+// DeleteObject deletes an object of PutObject.
 func (s *Store) DeleteObject(ctx context.Context, name string) error {
 	if err := s.objects.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return fmt.Errorf("store: removing %s: %w", name, err)

@@ -34,7 +34,7 @@ const (
 	TypeProblem = "application/problem+json"
 )
 
-// Description is what a client needs to know about a round.
+// Description is the description of a round that its clients read.
 type Description struct {
 	Round uint64 `json:"round"`
 	Title string `json:"title,omitempty"`

@@ -25,7 +25,7 @@ import (
 // format is the version of jobs, parts and answers; both sides must run the same release.
 const format = 1
 
-// Maximum sizes of what is read: a job, its input, an answer, a list of uploads, a model, and the text of an error.
+// Maximum sizes of messages: a job, its input, an answer, a list of uploads, a model, and the text of an error.
 const (
 	maxJob     = 16 << 10
 	maxInput   = 128 << 20
@@ -47,7 +47,7 @@ type Job struct {
 	Run   bool   `json:"run,omitempty"`
 }
 
-// Sampling is what all jobs of one sampling share.
+// Sampling is the part that all jobs of one sampling share.
 type Sampling struct {
 	// Store and Replicas say where uploads are read and results are written.
 	Store    string `json:"store"`
@@ -165,7 +165,7 @@ func decodePart(data []byte) (p pool.Part, err error) {
 	return p, p.States.Check(len(p.States.Honest[0]))
 }
 
-// answer is a worker's result: what it was asked for, or an error.
+// answer is a worker's result: samples or chains, or an error.
 type answer struct {
 	Error string
 	Piece pool.Piece
@@ -196,7 +196,7 @@ func (a answer) encode() ([]byte, error) {
 	return data, err
 }
 
-// brief truncates long text and removes what is not valid text.
+// brief truncates long text and removes bytes that are not valid text.
 func brief(s string) string {
 	if len(s) > maxError {
 		s = s[:maxError-4] + " ..."

@@ -177,7 +177,7 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 	}
 }
 
-// forget deletes what a finished job has left in the store.
+// forget deletes the remains of a finished job in the store.
 func (q *queue) forget(ctx context.Context, j Job) error {
 	for _, name := range []string{resultName(j.ID), j.Input} {
 		if err := q.store.DeleteObject(ctx, name); err != nil {

@@ -10,11 +10,11 @@
 //	R0 = sum_c a_mc |r_mc|^2,  b = sum_c a_mc r_mc / sum_c a_mc,  R1 = sum_c a_mc |r_mc - b|^2
 //
 // a client has an effect where (N k log(R0/R1) - k log(N k))/2 > log 19, the Bayesian information criterion (Schwarz 1978) at a prior
-// probability of .05, and where the F statistic ((R0 - R1)/k)/s^2 of k and (N-1) k degrees of freedom is beyond what one of M clients
-// without an effect reaches with a probability of .05 (Bonferroni). Neither has a scale of its own: classes that differ from the others'
-// each in its own way, as false names make them, raise R1 as much as R0. Its classes must lie apart as the others' do: means that are alike
-// for all classes have a shift, and no classes. The effect is b (1 - 1/F) (James and Stein 1961), with s^2 = R1/((N-1) k). The median
-// stands while fewer than half of a class's holders are wrong, or from another camera.
+// probability of .05, and where the F statistic ((R0 - R1)/k)/s^2 of k and (N-1) k degrees of freedom is beyond the quantile that one of M
+// clients without an effect reaches with a probability of .05 (Bonferroni). Neither has a scale of its own: classes that differ from the
+// others' each in its own way, as false names make them, raise R1 as much as R0. Its classes must lie apart as the others' do: means that
+// are alike for all classes have a shift, and no classes. The effect is b (1 - 1/F) (James and Stein 1961), with s^2 = R1/((N-1) k). The
+// median stands while fewer than half of a class's holders are wrong, or from another camera.
 //
 // Where half of the clients differ by the F test and are not found in this way, all have an effect: e_mc has a variance of its own for each
 // client, T is of low rank plus a multiple of I, and all are estimated by evidence (shrinkage).
