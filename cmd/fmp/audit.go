@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/pipeline/federate"
 	"fmp/pipeline/lab/audit"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/settings"
@@ -17,44 +18,60 @@ type audited struct {
 	Partition string         `json:"partition"`
 	Clients   int            `json:"clients"`
 	Rounds    int            `json:"rounds"`
-	Plain     *audit.Plain   `json:"plain,omitempty"`
+	Parts     []audit.Parts  `json:"parts,omitempty"`
 	Private   *audit.Private `json:"private,omitempty"`
 	// Server are the attacks of a malicious server, in a private round in which one server is not to see a client's sums.
 	Server []audit.Crafted `json:"server,omitempty"`
 }
 
 func newAuditCommand() *cobra.Command {
-	var rounds int
+	var o audit.Options
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "audit RUN",
 		Short: "Attack what the clients of a run send: membership inference, and the epsilon that it proves",
-		Long: `Draw rounds as those of a run directory, and attack them. Class means without noise are attacked as by somebody who knows the
-classes and asks of an image whether it was behind an upload; beside stands the theory for N images behind a mean of k
-coordinates, two normal distributions d' = sqrt(k/N) apart. Of a private run the release is attacked by somebody who knows
-everything but, of each of twice as many images (or clients) as the round has, a coin that decided whether it is in; beside
-stands the best that anybody can do against the noise, d' = 1/sigma, and the lower bound on epsilon that the right guesses prove
-(Steinke, Nasr and Jagielski 2023): it must not be above the epsilon that the run states.
+		Long: `Draw rounds as those of a run directory, and attack them.
+
+Uploads without noise are attacked part by part, as a server decodes them: class means, with calibration points (--calibrate), or
+moments: means, scatter, calibration points, in all features and in fewer directions. The attacker knows mean and covariance of the
+classes from half of the clients' images, and asks of an image whether it was behind an upload. Beside stands the theory for two
+normal distributions, d'^2 = k/N + k(k+1)/2f for N images behind a mean, k coordinates and f degrees of freedom of the scatter.
+It says besides of which share of a client's images the coordinates can be read off whole, how far the others are from the
+nearest guess (0: known, 1: no better than the class's mean), and how many bytes an upload has.
+
+Of a private run the release is attacked by somebody who knows everything but, of each of twice as many images (or clients) as the
+round has, a coin that decided whether it is in; beside stands the best that anybody can do against the noise, d' = 1/sigma, and the
+lower bound on epsilon that the right guesses prove (Steinke, Nasr and Jagielski 2023): it must not be above the epsilon that the
+run states.
 
 Of a round whose noise is local or of two servers the client is attacked by a malicious server as well, with client graphs that it
 makes for the purpose: 50 releases a round, half of them with one white image among drawn ones, of which the server knows all others.
 Graphs that the client refuses are named.`,
 		Example: `  fmp audit runs/cifar10-1a2b3c4d
+  fmp audit runs/cifar10-1a2b3c4d --calibrate 10
   fmp audit docs/results/privacy/runs/RUN --rounds 50 --json`,
 		Args: exactArgs("RUN"),
 	}
 	cfg := settings.Default[engineSettings]()
 	s := bindSettings(cmd, &cfg, engineAliases)
-	cmd.Flags().IntVar(&rounds, "rounds", 20, "rounds that are drawn and attacked, 1 to 10000")
+	cmd.Flags().IntVar(&o.Rounds, "rounds", 20, "rounds that are drawn and attacked, 1 to 10000")
+	cmd.Flags().IntVar(&o.Points, "points", 0, "images per client in rounds without noise; 0 takes the run's own")
+	cmd.Flags().IntVar(&o.Calibrate, "calibrate", 0, "calibration points that a client sends beside class means, 0 to 100")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if rounds < 1 || rounds > 10_000 {
-			return usageErrorf("--rounds is %d; allowed are 1 to 10000", rounds)
+		if o.Rounds < 1 || o.Rounds > 10_000 {
+			return usageErrorf("--rounds is %d; allowed are 1 to 10000", o.Rounds)
 		}
-		out, err := auditRun(cmd, args[0], cfg.Engine, rounds)
+		if o.Points < 0 {
+			return usageErrorf("--points is %d; allowed are 0 and more", o.Points)
+		}
+		if o.Calibrate < 0 || o.Calibrate > federate.MaxCalibration {
+			return usageErrorf("--calibrate is %d; allowed are 0 to %d", o.Calibrate, federate.MaxCalibration)
+		}
+		out, err := auditRun(cmd, args[0], cfg.Engine, o)
 		if err != nil {
 			return err
 		}
@@ -72,7 +89,7 @@ Graphs that the client refuses are named.`,
 }
 
 // auditRun attacks rounds like those of the run in a folder, partition by partition.
-func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, rounds int) ([]audited, error) {
+func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Options) ([]audited, error) {
 	ctx := cmd.Context()
 	c, err := experiment.ReadConfig(dir)
 	if err != nil {
@@ -91,12 +108,10 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, rounds int
 	defer p.Close()
 	var out []audited
 	for _, part := range c.Partitions() {
-		a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(), Clients: p.Config.Federation.Clients, Rounds: rounds}
-		o := audit.Options{Rounds: rounds, Seed: c.Seed}
-		if p.Tools.Conjugate != nil {
-			if a.Plain, err = audit.RunPlain(ctx, p, part.Alpha, o); err != nil {
-				return nil, err
-			}
+		a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(), Clients: p.Config.Federation.Clients, Rounds: o.Rounds}
+		o.Seed = c.Seed
+		if a.Parts, err = audit.RunParts(ctx, p, part.Alpha, o); err != nil {
+			return nil, err
 		}
 		if c.Privacy.Epsilon > 0 {
 			if a.Private, err = audit.RunPrivate(ctx, p, part.Alpha, o); err != nil {
@@ -106,8 +121,8 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, rounds int
 				return nil, err
 			}
 		}
-		if a.Plain == nil && a.Private == nil {
-			return nil, usageErrorf("%s: the run has neither class means in coordinates of a conjugate predictor nor a private round", dir)
+		if a.Parts == nil && a.Private == nil {
+			return nil, usageErrorf("%s: the run has neither class means, nor moments, nor a private round", dir)
 		}
 		out = append(out, a)
 	}
@@ -121,8 +136,10 @@ func (a *audited) print(b *strings.Builder) {
 	line := func(name string, k audit.Attack) {
 		fmt.Fprintf(b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR, k.TheoryAUC, k.TheoryTPR, k.TheoryD)
 	}
-	if a.Plain != nil {
-		line(fmt.Sprintf("class means, %.3g images each", a.Plain.Behind), a.Plain.Attack)
+	for _, p := range a.Parts {
+		line(fmt.Sprintf("%s (%d)", p.Read, p.Coordinates), p.Attack)
+		fmt.Fprintf(b, "  %.3g images behind a mean, %.0f bytes; %.1f%% of images known whole, %.2f of the distance left\n", p.Behind, p.Bytes,
+			100*p.Whole, p.Error)
 	}
 	if v := a.Private; v != nil {
 		line(fmt.Sprintf("private, epsilon %g, %s", v.Budget.Epsilon, v.Budget.Unit), v.Attack)

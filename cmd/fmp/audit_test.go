@@ -42,7 +42,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := out[0]
-	if a.Plain == nil || a.Plain.AUC < 0.7 || a.Private == nil || a.Private.AUC < 0.55 || a.Private.AUC > 0.95 {
+	if len(a.Parts) == 0 || a.Parts[0].AUC < 0.7 || a.Private == nil || a.Private.AUC < 0.55 || a.Private.AUC > 0.95 {
 		t.Fatalf("audit %+v", a)
 	}
 	if v := a.Private; !(v.Epsilon < 8) || v.Canaries != 8*20*5 || v.AUC > v.TheoryAUC+0.05 {

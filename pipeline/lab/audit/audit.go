@@ -1,5 +1,5 @@
-// Package audit attacks clients' uploads: membership inference on class means without noise, and on the release of a private round,
-// with the lower bound on epsilon that the attack proves.
+// Package audit attacks clients' uploads: membership inference on class means, scatter and calibration points, and on the release of a
+// private round, with the lower bound on epsilon that the attack proves.
 package audit
 
 import (
@@ -24,6 +24,10 @@ type Options struct {
 	// Rounds is the number of rounds attacked, 1 to 10,000, each with new clients.
 	Rounds int
 	Seed   uint64
+	// Points is the number of images per client; 0 stands for the run's own. Private rounds have the run's own.
+	Points int
+	// Calibrate is the number of calibration points, at most, that clients send beside class means.
+	Calibrate int
 }
 
 // Attack is the success of membership inference, measured and in theory.
@@ -42,14 +46,6 @@ func (a *Attack) theory(d float64) {
 	a.TheoryD, a.TheoryAUC, a.TheoryTPR = d, n.CDF(d/math.Sqrt2), n.CDF(d-n.Quantile(0.99))
 }
 
-// Plain is the attack on class means without noise.
-type Plain struct {
-	Attack
-	// Points is the number of images per client, and Behind the number of images of one class behind a mean, averaged over images.
-	Points int     `json:"points"`
-	Behind float64 `json:"behind"`
-}
-
 // Private is the attack on the release of a private round. The attacker knows every canary, but not the coin that decided whether
 // it was included; it guesses the coins of the tenth of them of which it is most certain.
 type Private struct {
@@ -65,63 +61,6 @@ type Private struct {
 
 // confidence is the confidence level of lower bounds.
 const confidence = 0.95
-
-// RunPlain attacks rounds without noise, each client's upload in turn, as an attacker who knows the classes from test images
-// (score.Attacker). In theory d' = sqrt(k/N) for N points behind a mean of k coordinates.
-func RunPlain(ctx context.Context, p *experiment.Prepared, alpha float64, o Options) (*Plain, error) {
-	k := p.Tools.Conjugate
-	if k == nil {
-		return nil, fmt.Errorf("audit: no conjugate predictor, whose class means are to be attacked; set conjugate.model")
-	}
-	test, err := k.Of(ctx, p.Data.Test)
-	if err != nil {
-		return nil, err
-	}
-	bank, c := p.Data.Clients, p.Config.Federation
-	width := len(test) / len(p.Data.TestLabels)
-	attacker, err := score.NewAttacker(test, width, p.Data.TestLabels, bank.C)
-	if err != nil {
-		return nil, err
-	}
-	if attacker == nil {
-		return nil, fmt.Errorf("audit: %d test images are too few to know classes by; raise dataset.test", len(p.Data.TestLabels))
-	}
-	all, err := k.Of(ctx, bank.Features)
-	if err != nil {
-		return nil, err
-	}
-	out := &Plain{Points: c.Points}
-	var members, d float64
-	for round := range o.Rounds {
-		clients, err := bank.Partition(rng.New(o.Seed, "audit", "clients", round), c.Clients, c.Points, alpha)
-		if err != nil {
-			return nil, err
-		}
-		for _, rows := range clients {
-			var w []float32
-			labels, count := make([]int, len(rows)), make([]float64, bank.C)
-			for i, r := range rows {
-				w, labels[i] = append(w, all[r*width:(r+1)*width]...), bank.Labels[r]
-				count[labels[i]]++
-			}
-			auc, tpr, of, err := attacker.Rates(w, labels)
-			if err != nil {
-				return nil, err
-			}
-			out.AUC, out.TPR, members = out.AUC+float64(of)*auc, out.TPR+float64(of)*tpr, members+float64(of)
-			for _, y := range labels {
-				out.Behind += count[y] / float64(c.Clients*c.Points*o.Rounds)
-				d += math.Sqrt(float64(width)/count[y]) / float64(c.Clients*c.Points*o.Rounds)
-			}
-		}
-	}
-	if members == 0 {
-		return nil, fmt.Errorf("audit: the test images have no class of the clients'")
-	}
-	out.AUC, out.TPR = out.AUC/members, out.TPR/members
-	out.theory(d)
-	return out, nil
-}
 
 // RunPrivate audits the release of private rounds. Twice as many units as the round has (clients, or images of each client) are canaries,
 // each included by a fair coin. With u the canary's contribution, S the release and C the covariance of S - E S over coins and noise, the

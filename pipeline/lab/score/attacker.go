@@ -57,15 +57,9 @@ func (a *Attacker) white(rest *mat.Dense) (*mat.Dense, error) {
 //
 // whose likelihood ratio falls with |n m - x|^2 in the metric of W. The area is about Phi(sqrt(k / 2n)).
 func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, err error) {
-	auc, _, members, err = a.Rates(rows, labels)
-	return auc, members, err
-}
-
-// Rates returns the results of [Attacker.AUC] and the true positive rate at a false positive rate of 1%.
-func (a *Attacker) Rates(rows []float32, labels []int) (auc, tpr float64, members int, err error) {
 	k := len(a.known.Centre)
 	if len(rows) != len(labels)*k {
-		return 0, 0, 0, fmt.Errorf("membership: %d numbers for %d rows of %d", len(rows), len(labels), k)
+		return 0, 0, fmt.Errorf("membership: %d numbers for %d rows of %d", len(rows), len(labels), k)
 	}
 	own := moment.Rows(rows, k)
 	for i, y := range labels {
@@ -76,7 +70,7 @@ func (a *Attacker) Rates(rows []float32, labels []int) (auc, tpr float64, member
 	}
 	in, err := a.white(own)
 	if err != nil {
-		return 0, 0, 0, err
+		return 0, 0, err
 	}
 	for c, n := range a.known.Count {
 		if n == 0 {
@@ -102,20 +96,17 @@ func (a *Attacker) Rates(rows []float32, labels []int) (auc, tpr float64, member
 			}
 			return out
 		}
-		mine, theirs := scores(in, labels), scores(a.others, a.labels)
-		area, err := metric.AUROC(mine, theirs)
+		area, err := metric.AUROC(scores(in, labels), scores(a.others, a.labels))
 		if err != nil {
-			return 0, 0, 0, fmt.Errorf("membership: %w", err)
+			return 0, 0, fmt.Errorf("membership: %w", err)
 		}
 		auc += float64(held) * area
-		tpr += float64(held) * TruePositives(mine, theirs, 0.01)
 		members += held
 	}
 	if members > 0 {
 		auc /= float64(members)
-		tpr /= float64(members)
 	}
-	return auc, tpr, members, nil
+	return auc, members, nil
 }
 
 // TruePositives returns the true positive rate at a false positive rate of at most rate; NaN without positives or negatives.
