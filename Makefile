@@ -129,6 +129,7 @@ docs: build ## pages of every command and setting in docs, and the tables of mod
 figures: setup build ## the pictures in README.md and docs (needs Chromium; docs/screenshots.sh)
 	$(GO) run ./docs/figures/martingale docs/figures/martingale.svg
 	$(GO) run ./docs/figures/latent docs/results docs/results/latent.svg
+	$(GO) run ./docs/figures/rounds docs/results docs/results/pretrained.svg
 	$(GO) run ./docs/figures/scaling docs/figures/scaling.svg
 	$(CLEAN) $(BIN)/fmp run --seeds 1 --methods FMP --dataset.test 1000 --out runs/concept
 	$(GO) run ./docs/figures/concept runs/concept docs/figures/concept.svg

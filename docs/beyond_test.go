@@ -205,13 +205,13 @@ func fairText(t *testing.T) string {
 	return b.String()
 }
 
-// lessHindsight is the paired interval of FMP's NLL, tuned, less that of another method with the settings that are best on the scored
+// lessHindsight is the paired interval of FMP's NLL, tuned or calibrated, less that of another method with the settings that are best on the scored
 // images.
 func (k *keptRun) lessHindsight(t *testing.T, partition, method string) metric.Interval {
 	t.Helper()
 	own, best := make([]float64, k.config.Seeds), make([]float64, k.config.Seeds)
 	for _, r := range k.records {
-		if r.Partition != partition || r.Protocol != "tuned" {
+		if r.Partition != partition || r.Protocol == "shared" {
 			continue
 		}
 		if r.Method == "FMP" {

@@ -1,10 +1,16 @@
 package docs
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"fmp/pipeline/lab/audit"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 )
@@ -117,4 +123,52 @@ func TestPrivacyOpenTable(t *testing.T) {
 		}
 	}
 	write(t, "privacy.md", "private-open", b.String())
+}
+
+// TestAuditTable: the table of what parts of an upload give away is of the kept audits.
+func TestAuditTable(t *testing.T) {
+	files, err := filepath.Glob("results/audit/*.json")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("kept audits %v, %v", files, err)
+	}
+	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) // by images a client
+	var b strings.Builder
+	b.WriteString("| upload, images a client | clients | coordinates | images behind a mean | AUC: class means, with scatter, with points | read " +
+		"off whole, with points | bytes, with scatter, of a point |\n| --- | --- | ---: | ---: | --- | --- | --- |\n")
+	for _, kind := range []string{"class-means", "moments"} {
+		for _, file := range files {
+			if !strings.HasPrefix(filepath.Base(file), kind) {
+				continue
+			}
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var audits []struct {
+				Partition string
+				Parts     []audit.Parts
+			}
+			if err := json.Unmarshal(data, &audits); err != nil || len(audits) == 0 {
+				t.Fatalf("%s: %v", file, err)
+			}
+			for _, a := range audits {
+				each := 2 // class means, and with points
+				if kind == "moments" {
+					each = 3
+				}
+				for p := range slices.Chunk(a.Parts, each) {
+					means, points := p[0], p[len(p)-1]
+					auc := fmt.Sprintf("%.3f, -, %.3f", means.AUC, points.AUC)
+					bytes := fmt.Sprintf("%.0f, -, %.0f", means.Bytes, points.PointBytes)
+					if each == 3 {
+						auc, bytes = fmt.Sprintf("%.3f, %.3f, %.3f", means.AUC, p[1].AUC, points.AUC),
+							fmt.Sprintf("%.0f, %.0f, %.0f", means.Bytes, p[1].Bytes, points.PointBytes)
+					}
+					fmt.Fprintf(&b, "| %s, %d | %s | %d | %.1f | %s | %.2f, %.2f | %s |\n", strings.ReplaceAll(kind, "-", " "), means.Points, a.Partition,
+						means.Coordinates, means.Behind, auc, means.Whole, points.Whole, bytes)
+				}
+			}
+		}
+	}
+	write(t, "privacy.md", "audit-parts", b.String())
 }

@@ -33,7 +33,7 @@ type Parts struct {
 	Behind      float64 `json:"behind"`
 	Freedom     float64 `json:"freedom,omitempty"`
 	Calibration float64 `json:"calibration,omitempty"`
-	// Bytes is the size of the encoded upload, and PointBytes what each calibration point adds to it.
+	// Bytes is the size of the encoded upload, and PointBytes the share of each calibration point.
 	Bytes      float64 `json:"bytes"`
 	PointBytes float64 `json:"point_bytes,omitempty"`
 	// Attack is on the images behind these parts. In theory, of N images behind a mean, k coordinates and f degrees of freedom,
@@ -114,7 +114,7 @@ func RunParts(ctx context.Context, p *experiment.Prepared, alpha float64, o Opti
 	return out, nil
 }
 
-// rounds draws rounds of clients with so many images each, and attacks their uploads.
+// rounds draws rounds of clients, each with the given number of images, and attacks their uploads.
 func (a *attacked) rounds(ctx context.Context, clients, points int, alpha float64, o Options) ([]Parts, error) {
 	var found tally
 	for round := range o.Rounds {
@@ -134,7 +134,7 @@ func (a *attacked) rounds(ctx context.Context, clients, points int, alpha float6
 	return found.parts(a.k, points)
 }
 
-// attacked is what an attacker knows, in the coordinates of uploads.
+// attacked is the knowledge of an attacker, in the coordinates of uploads.
 type attacked struct {
 	k, c, bytes int
 	bank        *task.Bank // clients' rows
