@@ -18,7 +18,7 @@ import (
 //go:embed configs
 var configs embed.FS
 
-//go:embed models
+//go:embed models/*/*.planes models/*/*.zst
 var models embed.FS
 
 // ConfigNames lists the names of the settings files that come with the program.
@@ -79,7 +79,7 @@ func Kinds(dataset string) []string {
 const maxModel = 64 << 20
 
 // Model returns the shipped model of a data set, the file models/DATASET/KIND.onnx; kind is extractor, conjugate, open,
-// private, predictor, embedding or client. Large models are stored packed ([planes]), and a client graph, which repeats the
+// private, predictor, embedding or client. Models are stored packed ([planes]), and a client graph, which repeats the
 // extractor, as its difference from it (zstd --patch-from, 3 KB for 2 MB). The error wraps [fs.ErrNotExist] where none is shipped.
 func Model(dataset, kind string) ([]byte, error) {
 	missing := fmt.Errorf("no %s for data set %q comes with the program: %w", kind, dataset, fs.ErrNotExist)
@@ -87,9 +87,6 @@ func Model(dataset, kind string) ([]byte, error) {
 		return nil, missing
 	}
 	file := path.Join("models", dataset, kind+".onnx")
-	if b, err := models.ReadFile(file); err == nil {
-		return b, nil
-	}
 	if packed, err := models.ReadFile(file + ".planes"); err == nil {
 		b, err := planes.Unpack(packed, maxModel)
 		if err != nil {

@@ -1,8 +1,10 @@
 package assets
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,5 +28,16 @@ func TestModelOfNoDataSet(t *testing.T) {
 		if _, err := Model(name, "extractor"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q: %v", name, err)
 		}
+	}
+}
+
+// TestPlainExtractor: the extractor of the drawn digits, which lies beside its packed form for the examples, is what the program has.
+func TestPlainExtractor(t *testing.T) {
+	want, err := os.ReadFile("models/digits/extractor.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Model("digits", "extractor"); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the packed extractor unpacks to %d bytes, %v; want the %d of the plain one", len(got), err, len(want))
 	}
 }

@@ -14,24 +14,97 @@ import (
 // probable class always is.
 const SetOutput = "set"
 
+// LevelInput is the optional input of a classifier with prediction sets: level [1] float32, the probability with which a set holds the
+// class.
+const LevelInput = "level"
+
+// SetTable holds the thresholds of prediction sets by level, in rows of ascending levels, [rows, Columns]: one column for all classes,
+// or one for each. The threshold of a level is that of the least level in its column that is not below it.
+type SetTable struct {
+	Columns            int
+	Levels, Thresholds []float32
+}
+
+// NoLevel and NoThreshold fill the columns that have fewer rows than others.
+const (
+	NoLevel     = float32(2)
+	NoThreshold = float32(-1) // below every score
+)
+
+// At returns the thresholds of a level, one a column; NoThreshold where the table proves none.
+func (t *SetTable) At(level float64) []float32 {
+	out := make([]float32, t.Columns)
+	for c := range out {
+		out[c] = NoThreshold
+		for i := c; i < len(t.Levels); i += t.Columns {
+			if t.Levels[i] >= float32(level) {
+				out[c] = t.Thresholds[i]
+				break
+			}
+		}
+	}
+	return out
+}
+
 // OriginSets is the calibration of a classifier's prediction sets, part of its [Origin].
 type OriginSets struct {
-	// Level is the stated coverage, Score the conformity score (package conformal), and Threshold the score from which on a class is in
-	// the set.
-	Level     float64 `json:"level"`
-	Score     string  `json:"score"`
-	Threshold float32 `json:"threshold"`
+	// Level is the stated coverage, Score the conformity score (package conformal), and Thresholds the scores from which on a class is in
+	// the set at this level: one for all classes, or one for each, -1 for a class whose points are too few, which is in every set.
+	Level      float64   `json:"level"`
+	Score      string    `json:"score"`
+	Thresholds []float32 `json:"thresholds"`
+	// Table has the thresholds of all levels; it is in the graph.
+	Table *SetTable `json:"-"`
+	// ByClass says that Level holds for the images of each class; Proportions are the shares of classes that it is for, where these were
+	// named.
+	ByClass     bool      `json:"by_class,omitempty"`
+	Proportions []float64 `json:"proportions,omitempty"`
 	// Images is the number of calibration images, From the name of their source.
 	Images int `json:"images"`
 	// Clients is the number of clients that sent them; 0 where they are one owner's, who calibrated the classifier itself.
 	Clients int    `json:"clients,omitempty"`
 	From    string `json:"from"`
+	// Class are the calibration images' classes, Scores the scores of these, by their name.
+	Class  []int                `json:"class"`
+	Scores map[string][]float32 `json:"scores"`
 	// Top are the calibration images' highest probabilities, Right whether they name the image's class.
 	Top   []float32 `json:"top"`
 	Right []bool    `json:"right"`
 }
 
-// WithSets returns a classifier with the output set, and the sets' calibration in its provenance. adaptive says that the score of
+// threshold returns the thresholds of a level, [1, Columns].
+func (t *SetTable) threshold(b *build.Builder, level build.Ref) build.Ref {
+	rows := len(t.Levels) / t.Columns
+	last := slices.Repeat([]float32{NoThreshold}, t.Columns) // no row reaches the level
+	levels := b.Param("levels", onnx.NewTensor(t.Levels, rows, t.Columns))
+	thresholds := b.Param("thresholds", onnx.NewTensor(slices.Concat(t.Thresholds, last), rows+1, t.Columns))
+	// A level that is no number is reached by no row.
+	below := b.Cast(b.Op("Not", []build.Ref{b.Op("GreaterOrEqual", []build.Ref{levels, level})}), onnx.Int64)
+	return b.Op("GatherElements", []build.Ref{thresholds, b.ReduceSum(below, true, 0)}, onnx.IntAttr("axis", 0))
+}
+
+// AtLevel returns a classifier whose prediction sets have another level, and its manifest.
+func AtLevel(m *onnx.Model, f Manifest, level float64) (*onnx.Model, Manifest, error) {
+	o, err := ReadOrigin(f)
+	if err != nil {
+		return nil, f, err
+	}
+	if o.Sets == nil || !slices.ContainsFunc(m.Graph.Optional, func(v onnx.ValueInfo) bool { return v.Name == LevelInput }) {
+		return nil, f, fmt.Errorf("level %v: the classifier has no prediction sets whose level can be chosen: make it with fmp pool or fmp "+
+			"calibrate", level)
+	}
+	m = onnx.Clone(m)
+	if err := m.Graph.SetDefault(LevelInput, onnx.Vector(float32(level))); err != nil {
+		return nil, f, err
+	}
+	o.Sets.Level, o.Sets.Thresholds = level, nil
+	text, err := json.Marshal(o)
+	f.Config = string(text)
+	return m, f, err
+}
+
+// WithSets returns a classifier with the output set, the optional input level, and the sets' calibration in its provenance. Where level
+// is not fed it is that of sets; beyond the table's highest level sets hold all classes. adaptive says that the score of
 // a class is 1 less the sum of the probabilities that are at least its own; otherwise it is its probability.
 func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Model, error) {
 	f, err := ReadManifest(classifier)
@@ -46,6 +119,11 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 	if err != nil {
 		return nil, fmt.Errorf("adding prediction sets: %w", err)
 	}
+	t := sets.Table
+	if (t.Columns != 1 && t.Columns != f.C) || len(t.Levels) == 0 || len(t.Levels)%t.Columns != 0 || len(t.Thresholds) != len(t.Levels) {
+		return nil, fmt.Errorf("adding prediction sets: a table of %d levels and %d thresholds in %d columns for %d classes", len(t.Levels),
+			len(t.Thresholds), t.Columns, f.C)
+	}
 	b := build.New("sets")
 	p := b.Input("stated", onnx.Float32, "n", f.C)
 	score := p
@@ -55,7 +133,7 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 		back := b.Op("ScatterElements", []build.Ref{p, sorted[1], sum}, onnx.IntAttr("axis", 1))
 		score = b.Sub(b.F32(1), back)
 	}
-	likely := b.Op("GreaterOrEqual", []build.Ref{score, b.Param("threshold", onnx.Scalar(sets.Threshold))})
+	likely := b.Op("GreaterOrEqual", []build.Ref{score, t.threshold(b, b.Optional(LevelInput, onnx.Vector(float32(sets.Level))))})
 	top := b.Op("Equal", []build.Ref{p, b.Op("ReduceMax", []build.Ref{p}, onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 1))})
 	b.Output(SetOutput, b.Op("Or", []build.Ref{likely, top}))
 	after, err := b.Model()
@@ -77,8 +155,10 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 			v.Doc = was.Doc
 		}
 	}
-	m.Graph.Outputs[len(m.Graph.Outputs)-1].Doc = fmt.Sprintf("Whether a class is in the prediction set of an image, which holds the true "+
-		"class with probability %v or more for images like the calibration images.", sets.Level)
+	m.Graph.Outputs[len(m.Graph.Outputs)-1].Doc = "Whether a class is in the prediction set of an image, which holds the true class with a " +
+		"probability of level or more for images like the calibration images."
+	m.Graph.Optional[len(m.Graph.Optional)-1].Doc = fmt.Sprintf("Probability, 0.5 to 0.999, with which a set holds the true class; %v "+
+		"where it is left out.", sets.Level)
 	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer, classifier.Metadata
 	origin.Sets = &sets
 	text, err := json.Marshal(origin)

@@ -3,9 +3,11 @@ package models
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/serde"
 )
 
 // TestSets: the output set is that of the threshold for both scores, probabilities stay as they were, and a second calibration replaces
@@ -28,7 +30,8 @@ func TestSets(t *testing.T) {
 		adaptive  bool
 		threshold float32
 	}{{false, 0.2}, {true, 0.3}, {false, 0.3}} {
-		if m, err = WithSets(m, OriginSets{Level: 0.9, Threshold: c.threshold, Images: 9}, c.adaptive); err != nil {
+		if m, err = WithSets(m, OriginSets{Level: 0.9, Table: &SetTable{Columns: 1, Levels: []float32{0.8, 0.92},
+			Thresholds: []float32{c.threshold + 0.1, c.threshold}}, Images: 9}, c.adaptive); err != nil {
 			t.Fatal(err)
 		}
 		out := eval(t, m, feeds, "probabilities", SetOutput)
@@ -69,16 +72,89 @@ func TestSets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o, err := ReadOrigin(f); err != nil || o.Sets == nil || o.Sets.Threshold != c.threshold {
-			t.Errorf("the provenance has %+v, %v; want the threshold %v", o.Sets, err, c.threshold)
+		if o, err := ReadOrigin(f); err != nil || o.Sets == nil || o.Sets.Level != 0.9 {
+			t.Errorf("the provenance has %+v, %v; want the level .9", o.Sets, err)
 		}
 	}
-	for _, v := range append(m.Graph.Inputs, m.Graph.Outputs...) {
+	for _, v := range slices.Concat(m.Graph.Inputs, m.Graph.Optional, m.Graph.Outputs) {
 		if v.Doc == "" {
 			t.Errorf("%s has no doc string", v.Name)
 		}
 	}
-	if _, ok := m.Graph.Initializers["sets.threshold"]; len(m.Graph.Outputs) != len(plain.Graph.Outputs)+1 || ok {
-		t.Errorf("after three calibrations the outputs are %v", m.Graph.Outputs)
+	if len(m.Graph.Outputs) != len(plain.Graph.Outputs)+1 || len(m.Graph.Optional) != 1 {
+		t.Errorf("after three calibrations the outputs are %v, the optional inputs %v", m.Graph.Outputs, m.Graph.Optional)
+	}
+}
+
+// TestSetLevels: the level that is set chooses the thresholds of its row, of one class or of all, through the file; a level that no row
+// reaches and one that is no number have all classes.
+func TestSetLevels(t *testing.T) {
+	const n, k, classes = 30, 5, 3
+	m, err := NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1)}, Manifest{Dx: k})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := onnx.ZerosF32(n, k)
+	for i := range rows.F32() {
+		rows.F32()[i] = float32(2 * math.Sin(float64(i)))
+	}
+	feeds := map[string]*onnx.Tensor{"features": rows}
+	p := eval(t, m, feeds, "probabilities")["probabilities"].F32()
+	f, err := ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := AtLevel(m, f, 0.9); err == nil || !strings.Contains(err.Error(), "no prediction sets") {
+		t.Errorf("a level of a classifier without sets: %v", err)
+	}
+	for _, table := range []*SetTable{
+		{Columns: 1, Levels: []float32{0.5, 0.9, 0.95}, Thresholds: []float32{0.6, 0.3, 0.1}},
+		{Columns: 3, Levels: []float32{0.6, 0.8, NoLevel, 0.9, 0.95, NoLevel}, Thresholds: []float32{0.5, 0.4, NoThreshold, 0.2, 0.1,
+			NoThreshold}},
+	} {
+		with, err := WithSets(m, OriginSets{Level: 0.9, Table: table, Images: 9}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := serde.Marshal(with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if with, err = serde.Unmarshal(data); err != nil {
+			t.Fatal(err)
+		}
+		if f, err = ReadManifest(with); err != nil {
+			t.Fatal(err)
+		}
+		for _, level := range []float64{0, 0.5, 0.85, 0.9, 0.93, 0.99, math.NaN()} {
+			at, stated := with, level
+			if level == 0 {
+				stated = 0.9 // as stored
+			} else if at, _, err = AtLevel(with, f, level); err != nil {
+				if math.IsNaN(level) {
+					continue // no JSON number
+				}
+				t.Fatal(err)
+			}
+			thresholds := table.At(stated)
+			for i, in := range eval(t, at, feeds, SetOutput)[SetOutput].Data.([]bool) {
+				row := p[i/classes*classes : (i/classes+1)*classes]
+				if want := p[i] >= thresholds[min(i%classes, len(thresholds)-1)] || p[i] == slices.Max(row); in != want {
+					t.Fatalf("%d columns, level %v: class %d with probability %v is in the set: %v, thresholds %v", table.Columns, level, i%classes,
+						p[i], in, thresholds)
+				}
+			}
+		}
+		none := onnx.Clone(with)
+		if err := none.Graph.SetDefault(LevelInput, onnx.Vector(float32(math.NaN()))); err != nil {
+			t.Fatal(err)
+		}
+		if sets := eval(t, none, feeds, SetOutput)[SetOutput].Data.([]bool); slices.Contains(sets, false) {
+			t.Error("a level that is no number leaves classes out")
+		}
+	}
+	if _, err := WithSets(m, OriginSets{Level: 0.9, Table: &SetTable{Columns: 2, Levels: []float32{1, 1}, Thresholds: []float32{1, 1}}},
+		false); err == nil {
+		t.Error("a table of two columns for three classes is taken")
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -43,7 +44,8 @@ func TestCalibrate(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatal(err)
 		}
-		if r.Images != 120 || r.Level != 0.9 || !(r.Threshold > 0 && r.Threshold < 1) || !(r.MeanSize[r.Score] >= 1) {
+		if r.Images != 120 || r.Level != 0.9 || len(r.Thresholds) != 1 || !(r.Thresholds[0] > 0 && r.Thresholds[0] < 1) ||
+			!(r.MeanSize[r.Score] >= 1) {
 			t.Errorf("%+v", r)
 		}
 		out, _ = must("evaluate", at("sets.onnx"), images, "--labels", labels, "--skip", "120", "--json", "--card", at("card.md"))
@@ -65,7 +67,7 @@ func TestCalibrate(t *testing.T) {
 			t.Errorf("%d images are held by class, %d in all", held, e.Sets.Held)
 		}
 		if card, err := os.ReadFile(at("card.md")); err != nil || !strings.Contains(string(card),
-			"at least 0.9 (split conformal prediction on 120 images") {
+			"a probability of at least 0.9, over the draw") {
 			t.Errorf("the card does not state the guarantee (%v)", err)
 		}
 		out, _ = must("predict", at("sets.onnx"), images, "--skip", "120", "--csv")
@@ -84,6 +86,40 @@ func TestCalibrate(t *testing.T) {
 			t.Errorf("predict prints sets of mean size %v, evaluate says %v", got, e.Sets.MeanSize)
 		}
 	}
+	// Another level, sets by class and for named shares, coverage by client.
+	must("data", "synth", "-o", at("photos"), "--photos", "--train", "20", "--test", "60", "--seed", "4")
+	for _, c := range []struct{ flag, card string }{
+		{"--by-class", "a new image of any class holds"},
+		{"--proportions=0=3,7=1", "has the shares 0 0.75, 7 0.25 holds"},
+	} {
+		out, _ := must(append([]string{"calibrate", kept[0], images, c.flag, "--level", "0.6", "-o", at("other.onnx"), "--json"}, half...)...)
+		var r calibration
+		if err := json.Unmarshal([]byte(out), &r); err != nil || r.ByClass != (len(r.Thresholds) == 10) || r.ByClass == (r.Proportions != nil) {
+			t.Errorf("%s: %v, %+v", c.flag, err, r)
+		}
+		var size []float64
+		for _, level := range []string{"0.5", "0.6", "0.8"} {
+			out, _ = must("evaluate", at("other.onnx"), at("photos"), "--by-client", "--level", level, "--json", "--card", at("card.md"))
+			var e evaluate.Result
+			if err := json.Unmarshal([]byte(out), &e); err != nil {
+				t.Fatal(err)
+			}
+			if s := e.Sets; fmt.Sprint(s.Level) != level || len(s.ByClient) != 2 || s.ByClient[0].Client != "test" ||
+				s.ByClient[0].Images+s.ByClient[1].Images != e.Images ||
+				s.ByClient[0].Held+s.ByClient[1].Held != s.Held || !(s.ByClient[0].Low < s.ByClient[0].High) ||
+				math.Abs(s.MeanSizes["probability"]-s.MeanSize) > 1e-9 || s.MeanSizes["adaptive"] < 1 {
+				t.Errorf("%s, level %s: %+v", c.flag, level, s)
+			}
+			size = append(size, e.Sets.MeanSize)
+		}
+		if !slices.IsSorted(size) || c.flag == "--by-class" && size[0] == size[2] {
+			t.Errorf("%s: sets of higher levels have the sizes %v", c.flag, size)
+		}
+		if card, err := os.ReadFile(at("card.md")); err != nil || !strings.Contains(string(card), c.card) || !strings.Contains(string(card),
+			"**Voids it**") {
+			t.Errorf("%s: the card does not say %q (%v)", c.flag, c.card, err)
+		}
+	}
 	if _, errs := must("predict", at("sets.onnx"), images, "--error", "0.3"); !strings.Contains(errs,
 		"of 120 calibration images are answered") {
 		t.Errorf("predict --error says %q", errs)
@@ -95,8 +131,13 @@ func TestCalibrate(t *testing.T) {
 		{"prove no such share", []string{"predict", at("sets.onnx"), images, "--error", "0.001"}},
 		{"give one", []string{"predict", at("sets.onnx"), images, "--error", "0.1", "--reject", "0.5"}},
 		{"no calibration images", []string{"predict", kept[0], images, "--error", "0.1"}},
-		{"at least 199 calibration images, and there are 120", append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o",
+		{"at least 199 calibration points, and there are 120", append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o",
 			at("no.onnx")}, half...)},
+		{"allowed are 0.5 to 0.999", []string{"predict", at("sets.onnx"), images, "--level", "0.4"}},
+		{"no prediction sets whose level", []string{"predict", kept[0], images, "--level", "0.9"}},
+		{"give one of the two", append([]string{"calibrate", kept[0], images, "--by-class", "--proportions", "equal", "-o", at("no.onnx")},
+			half...)},
+		{"has no folders", []string{"evaluate", at("sets.onnx"), at("photos/test/3"), "--by-client"}},
 		{"--out", append([]string{"calibrate", kept[0], images}, half...)},
 		{"--score", append([]string{"calibrate", kept[0], images, "--score", "best", "-o", at("no.onnx")}, half...)},
 		{"want the classifier", append([]string{"calibrate", shippedFile(t, models.KindClient), images, "-o", at("no.onnx")}, half...)},

@@ -19,6 +19,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/pool"
@@ -79,11 +80,11 @@ type poolSettings struct {
 }
 
 // options are those of the round.
-func (c *poolSettings) options(trust bool, of string, level float64) pool.Options {
+func (c *poolSettings) options(o *poolRun) pool.Options {
 	return pool.Options{
-		For: of, Level: level,
+		For: o.of, Level: o.level, Score: o.score, ByClass: o.byClass, Proportions: o.shares,
 		Predictor: c.Predictor.Model, Open: c.Open.Model, Scope: c.Posterior.Scope, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
-		L2: c.ERM.L2, Tolerance: c.ERM.Tolerance, Trust: trust, Seed: c.Seed, Threads: c.Engine.Threads,
+		L2: c.ERM.L2, Tolerance: c.ERM.Tolerance, Trust: o.trust, Seed: c.Seed, Threads: c.Engine.Threads,
 	}
 }
 
@@ -92,6 +93,9 @@ type poolRun struct {
 	client, out, onBad, of           string
 	round                            uint64
 	level                            float64
+	score                            conformal.Score
+	byClass                          bool
+	shares                           string
 	rows, withSamples, trust, asJSON bool
 	anySize                          bool
 	settings                         poolSettings
@@ -159,6 +163,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.BoolVar(&o.trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
 	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration "+
 		"points enough, -1 none")
+	setFlags(cmd, &o.score, &o.byClass, &o.shares)
 	flags.StringVar(&o.of, "for", "",
 		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
@@ -209,7 +214,7 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usageError(err)
 	}
-	r, err := pool.New(uploads, o.graph, o.manifest, o.settings.options(o.trust, o.of, o.level))
+	r, err := pool.New(uploads, o.graph, o.manifest, o.settings.options(o))
 	if err != nil {
 		return usageError(err)
 	}
@@ -286,7 +291,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if post.Effects.Any() {
 		p.Effects = post.Effects.Size
 	}
-	p.For, p.Sets = r.For, setsOf(post.Sets)
+	p.For, p.Sets = r.For, setsOf(post.Sets, r.Client.Classes)
 	if r.Moments() {
 		p.Scope, p.Kappa = scopeMoments, []float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
 	} else if r.Method() == "FMP" {

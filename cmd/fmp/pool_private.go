@@ -35,7 +35,7 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if len(bad) > 0 && (!o.skip || len(releases) == 0) {
 		return usageError(errors.Join(bad...))
 	}
-	p, err := pool.NewPrivate(releases, o.graph, o.manifest, o.settings.options(false, "", 0))
+	p, err := pool.NewPrivate(releases, o.graph, o.manifest, o.settings.options(&poolRun{}))
 	if err != nil {
 		return usageError(err)
 	}

@@ -2,33 +2,56 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fmp/models"
+	"fmp/pipeline/conformal"
 )
 
 // pooledSets is the calibration of a classifier's prediction sets.
 type pooledSets struct {
-	Level     float64 `json:"level"`
-	Points    int     `json:"points"` // calibration points, held back from everything else
-	Clients   int     `json:"clients"`
-	Threshold float32 `json:"threshold"` // the probability from which on a class is in the set
+	Level   float64 `json:"level"`
+	Score   string  `json:"score"`
+	Points  int     `json:"points"` // calibration points, held back from everything else
+	Clients int     `json:"clients"`
+	// Thresholds are the scores from which on a class is in a set: one, or with ByClass one a class.
+	Thresholds  []float32 `json:"thresholds"`
+	ByClass     bool      `json:"by_class,omitempty"`
+	Proportions []float64 `json:"proportions,omitempty"`
+	Always      []string  `json:"always,omitempty"` // classes in every set, as their points are too few
+	// Highest is the highest level that the points prove, for the class with most of them where ByClass.
+	Highest float64 `json:"highest"`
 }
 
-func setsOf(s *models.OriginSets) *pooledSets {
+func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	if s == nil {
 		return nil
 	}
-	return &pooledSets{s.Level, s.Images, s.Clients, s.Threshold}
+	out := &pooledSets{s.Level, s.Score, s.Images, s.Clients, s.Thresholds, s.ByClass, s.Proportions, always(s, names), 0}
+	counts := make([]int, max(len(names), slices.Max(s.Class)+1))
+	for _, c := range s.Class {
+		counts[c]++
+	}
+	out.Highest = conformal.Design{Clients: s.Clients > 1, ByClass: s.ByClass, Proportions: s.Proportions}.Highest(counts)
+	return out
 }
 
 func (s *pooledSets) print(b *strings.Builder) {
-	if s != nil {
-		clients := fmt.Sprintf("%d clients", s.Clients)
-		if s.Clients == 1 {
-			clients = "one client"
-		}
-		fmt.Fprintf(b, "sets:       hold the class of a new image of these clients with probability %g or more, from %d calibration "+
-			"points of %s\n", s.Level, s.Points, clients)
+	if s == nil {
+		return
+	}
+	clients := fmt.Sprintf("%d clients", s.Clients)
+	if s.Clients == 1 {
+		clients = "one client"
+	}
+	of := "of these clients"
+	if s.ByClass || s.Proportions != nil {
+		of += " " + held(s.ByClass, s.Proportions)
+	}
+	fmt.Fprintf(b, "sets:       hold the class of a new image %s with probability %g or more, from %d calibration points of %s (fmp "+
+		"predict --level: up to %.3g)\n", of, s.Level, s.Points, clients, s.Highest)
+	if len(s.Always) > 0 {
+		fmt.Fprintf(b, "            in every set, as their points are too few: %s\n", clip(strings.Join(s.Always, ", ")))
 	}
 }

@@ -35,13 +35,24 @@ func (f *imageFlags) options(labelsOptional bool) imagefile.Options {
 	return imagefile.Options{Labels: f.labels, Skip: f.skip, Count: f.count, MaxPixels: f.limit, Optional: labelsOptional}
 }
 
-// openClassifier opens a classifier on the engine of the settings.
-func openClassifier(cmd *cobra.Command, cfg engineSettings, path string) (*classify.Classifier, func(), error) {
+// levelFlag adds --level, of prediction sets.
+func levelFlag(cmd *cobra.Command, level *float64) {
+	cmd.Flags().Float64Var(level, "level", 0, "`PROBABILITY` with which a prediction set holds the true class, 0.5 to 0.999 "+
+		"(default: as stored)")
+}
+
+// openClassifier opens a classifier on the engine of the settings, with prediction sets of a level; 0 is the stored one.
+func openClassifier(cmd *cobra.Command, cfg engineSettings, path string, level float64) (*classify.Classifier, func(), error) {
+	if level != 0 {
+		if err := conformal.CheckLevel(level); err != nil {
+			return nil, nil, usageError(fmt.Errorf("--level: %w", err))
+		}
+	}
 	eng, err := openEngine(cmd.Context(), cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := classify.Open(eng, path)
+	c, err := classify.OpenAt(eng, path, level)
 	if err != nil {
 		return nil, nil, usageError(errors.Join(err, eng.Close()))
 	}
@@ -118,7 +129,7 @@ func formatOf(asJSON, asCSV bool) (classify.Format, error) {
 func newPredictCommand() *cobra.Command {
 	var asJSON, asCSV bool
 	var listen, folder string
-	var reject, risk float64
+	var reject, risk, level float64
 	var images imageFlags
 	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
@@ -157,6 +168,7 @@ page to drop photographs on, at /.`,
 	fl.Float64Var(&reject, "reject", 0, "leave images to people whose most probable class has less than this `PROBABILITY`")
 	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong answers "+
 		"at this `SHARE` or below, with a probability of 95%; wants a classifier of fmp calibrate")
+	levelFlag(cmd, &level)
 	fl.BoolVar(&asJSON, "json", false, "print JSON: the classes, and for each image all probabilities")
 	fl.BoolVar(&asCSV, "csv", false, "print CSV")
 	fl.StringVar(&listen, "listen", "", "answer requests on a loopback `HOST:PORT` (port 0: a free one) in place of IMAGES")
@@ -176,7 +188,7 @@ page to drop photographs on, at /.`,
 		if err != nil {
 			return err
 		}
-		c, closeAll, err := openClassifier(cmd, cfg, args[0])
+		c, closeAll, err := openClassifier(cmd, cfg, args[0], level)
 		if err != nil {
 			return err
 		}
@@ -210,10 +222,11 @@ func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64
 		return 0, err
 	}
 	if o.Sets == nil || len(o.Sets.Top) != len(o.Sets.Right) || len(o.Sets.Top) == 0 {
-		return 0, errors.New("--error: the classifier has no calibration images: make one with fmp calibrate")
+		return 0, errors.New("--error: the classifier has no calibration images: pool uploads with calibration points, or make one with fmp " +
+			"calibrate")
 	}
 	points := conformal.Points{Top: o.Sets.Top, Right: o.Sets.Right}
-	threshold, answered, ok := points.Answerable(risk, 1-confidence)
+	threshold, answered, ok := points.Answerable(risk, 1-confidence, o.Sets.Clients > 1)
 	if !ok {
 		return 0, fmt.Errorf("--error %v: %d calibration images prove no such share of wrong answers: calibrate with more images, or allow a "+
 			"larger share", risk, len(points.Top))

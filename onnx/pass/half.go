@@ -98,7 +98,8 @@ func StoreHalf(m *onnx.Model, least int) int {
 	g := m.Graph
 	var names []string
 	for name, t := range g.Initializers {
-		if t.DType == onnx.Float32 && t.Len() >= max(1, least) && g.Initializers[name+halfSuffix] == nil && !isGraphOutput(g, name) && !slices.ContainsFunc(g.Optional, func(v onnx.ValueInfo) bool { return v.Name == name }) {
+		if t.DType == onnx.Float32 && t.Len() >= max(1, least) && g.Initializers[name+halfSuffix] == nil && !isGraphOutput(g, name) &&
+			!slices.ContainsFunc(g.Optional, func(v onnx.ValueInfo) bool { return v.Name == name }) {
 			names = append(names, name)
 		}
 	}

@@ -36,7 +36,8 @@ func TestOptionalInputs(t *testing.T) {
 	if m, err = serde.Unmarshal(data); err != nil {
 		t.Fatal(err)
 	}
-	if o := m.Graph.Optional; len(m.Graph.Inputs) != 1 || len(o) != 2 || o[0].Name != "first" || o[1].Name != "second" || o[1].String() != "float32[1]" {
+	if o := m.Graph.Optional; len(m.Graph.Inputs) != 1 || len(o) != 2 || o[0].Name != "first" || o[1].Name != "second" ||
+		o[1].String() != "float32[1]" {
 		t.Fatalf("inputs %v, optional %v", m.Graph.Inputs, m.Graph.Optional)
 	}
 	eng, err := pure.New(engine.Options{Threads: 1})
@@ -65,7 +66,8 @@ func TestOptionalInputs(t *testing.T) {
 	if got, before := value(set), value(m); got != 15 || before != 13 {
 		t.Errorf("with a value set: %v, and %v before", got, before)
 	}
-	for name, v := range map[string]*onnx.Tensor{"third": onnx.Vector[float32](1), "first": onnx.Vector[float32](1, 2), "second": onnx.Vector[int64](1)} {
+	for name, v := range map[string]*onnx.Tensor{"third": onnx.Vector[float32](1), "first": onnx.Vector[float32](1, 2),
+		"second": onnx.Vector[int64](1)} {
 		if err := set.Graph.SetDefault(name, v); err == nil {
 			t.Errorf("%s takes %v", name, v)
 		}

@@ -41,10 +41,18 @@ const (
 )
 
 // Open loads a classifier from the file path.
-func Open(eng engine.Engine, path string) (*Classifier, error) {
+func Open(eng engine.Engine, path string) (*Classifier, error) { return OpenAt(eng, path, 0) }
+
+// OpenAt is Open of a classifier whose prediction sets have another level than the stored one; 0 is that.
+func OpenAt(eng engine.Engine, path string, level float64) (*Classifier, error) {
 	m, f, err := models.Load(path)
 	if err != nil {
 		return nil, err
+	}
+	if level != 0 {
+		if m, f, err = models.AtLevel(m, f, level); err != nil {
+			return nil, fmt.Errorf("classifier %s: %w", path, err)
+		}
 	}
 	c, err := New(eng, m, f)
 	if err != nil {

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fmp/models"
 	"fmp/models/rng"
 )
 
@@ -39,15 +42,13 @@ func TestBoundOfClients(t *testing.T) {
 		if heldByClients(n, n) < level || n > 1 && heldByClients(n-1, n-1) >= level {
 			t.Errorf("level %v: %d points", level, n)
 		}
-		if _, err := ThresholdOfClients(make([]float64, n-1), level); err == nil {
-			t.Errorf("level %v: a threshold of %d points", level, n-1)
-		}
-		if _, err := ThresholdOfClients(make([]float64, n), level); err != nil {
-			t.Errorf("level %v: %v", level, err)
+		d := Design{Clients: true}
+		if d.Enough([]int{n - 1}, level) == nil || d.Enough([]int{1, n - 1}, level) != nil {
+			t.Errorf("level %v: %d points do not suffice, or %d do", level, n, n-1)
 		}
 	}
 	for _, level := range []float64{0.4, 1, math.NaN()} {
-		if _, err := ThresholdOfClients(make([]float64, 1000), level); err == nil {
+		if err := (Design{}).Enough([]int{10_000}, level); err == nil {
 			t.Errorf("level %v is taken", level)
 		}
 	}
@@ -84,44 +85,176 @@ var families = map[string]func(r *rand.Rand, clients int) []func(u float64) floa
 	},
 }
 
-// TestThousandRounds: over 1,000 random rounds of each family of clients, sets hold the class of a new image at least as often as the
-// theorem says, to within four standard errors, and not much more often.
+// simulated is a family of rounds whose clients have shares of classes of their own, and a distribution of scores for each class.
+type simulated struct {
+	r                *rand.Rand
+	clients, classes int
+	quantiles        []func(u float64) float64 // of class c of client m at m classes + c
+	shares           [][]float64
+}
+
+func simulate(r *rand.Rand, family func(r *rand.Rand, clients int) []func(float64) float64, clients, classes int) *simulated {
+	s := &simulated{r: r, clients: clients, classes: classes, quantiles: family(r, clients*classes)}
+	for range clients {
+		share, sum := make([]float64, classes), 0.
+		for c := range share {
+			share[c] = 0.2 + r.ExpFloat64()
+			sum += share[c]
+		}
+		for c := range share {
+			share[c] /= sum
+		}
+		s.shares = append(s.shares, share)
+	}
+	return s
+}
+
+// points draws points of each client, and returns their scores and classes, and the number of those of each class of each client.
+func (s *simulated) points(each int) (scores []float32, of, cells []int) {
+	cells = make([]int, s.clients*s.classes)
+	for m, share := range s.shares {
+		for range each {
+			c := 0
+			for u := s.r.Float64() - share[0]; u > 0 && c < s.classes-1; u -= share[c] {
+				c++
+			}
+			cells[m*s.classes+c]++
+			scores, of = append(scores, float32(s.quantiles[m*s.classes+c](s.r.Float64()))), append(of, c)
+		}
+	}
+	return scores, of, cells
+}
+
+// held returns the probability that a new image's score is at least its class's threshold, where it is of class c of client m with weight
+// [m classes + c].
+func (s *simulated) held(thresholds []float32, weights []float64) float64 {
+	var p, sum float64
+	const grid = 60
+	for i, w := range weights {
+		q := float64(thresholds[min(i%s.classes, len(thresholds)-1)])
+		for j := range grid {
+			if q == float64(models.NoThreshold) || s.quantiles[i]((float64(j)+0.5)/grid) >= q {
+				p += w / grid
+			}
+		}
+		sum += w
+	}
+	return p / sum
+}
+
+// TestThousandRounds: over 1,000 random rounds of each family of clients, sets hold the class of a new image at least as often as their
+// theorem says, to within four standard errors, and not much more often: of the clients' mixture, of each class, and with shares of
+// classes that are named.
 func TestThousandRounds(t *testing.T) {
-	const rounds, clients, level = 1000, 6, 0.9
+	const clients, classes, level = 6, 3, 0.9
+	rounds := 1000.
+	if testing.Short() {
+		rounds = 100
+	}
+	named := []float64{0.2, 0.5, 0.3}
 	for name, family := range families {
-		for _, each := range []int{5, 20} {
-			r := rng.New(1, "rounds", name, each)
+		for _, c := range []struct {
+			what string
+			each int
+			most float64 // how much more often, beyond the level
+			Design
+		}{
+			{"mixture", 5, 0.055, Design{Clients: true}},
+			{"mixture", 20, 0.03, Design{Clients: true}},
+			{"by class", 20, 0.055, Design{Clients: true, ByClass: true}},
+			{"named shares", 10, 0.07, Design{Clients: true, Proportions: named}},
+			{"named shares", 25, 0.045, Design{Clients: true, Proportions: named}},
+		} {
+			r := rng.New(1, "rounds", name, c.what, c.each)
 			var held, squared float64
-			for range rounds {
-				of := family(r, clients)
-				var scores []float64
-				for _, quantile := range of {
-					for range each {
-						scores = append(scores, quantile(r.Float64()))
+			for range int(rounds) {
+				s := simulate(r, family, clients, classes)
+				scores, of, cells := s.points(c.each)
+				counts := count(of, classes)
+				weights := make([]float64, clients*classes)
+				for i, n := range cells {
+					switch y := i % classes; {
+					case c.ByClass && y == 0: // the images of the first class
+						weights[i] = float64(n)
+					case c.ByClass:
+					case c.Proportions != nil:
+						weights[i] = named[y] * float64(n) / float64(max(counts[y], 1))
+					default:
+						weights[i] = s.shares[i/classes][y]
 					}
 				}
-				q, err := ThresholdOfClients(scores, level)
-				if err != nil {
-					t.Fatal(err)
-				}
-				// The probability that a new image's score is at least q, by the quantile functions.
-				var p float64
-				const grid = 100
-				for _, quantile := range of {
-					for i := range grid {
-						if quantile((float64(i)+0.5)/grid) >= q {
-							p += 1. / grid / clients
-						}
-					}
+				p := 1.
+				if c.Enough(counts, level) == nil {
+					p = s.held(c.Table(scores, of, classes).At(level), weights)
+				} else if !c.ByClass && c.Proportions == nil {
+					t.Fatal("too few points")
 				}
 				held, squared = held+p/rounds, squared+p*p/rounds
 			}
 			se := math.Sqrt((squared - held*held) / rounds)
-			t.Logf("%s, %d points each: held %.4f ± %.4f", name, each, held, se)
-			if most := float64(clients*each) / float64(clients*each+1); held < level-4*se-0.005 ||
-				held > min(level+0.05+4*se, max(most, level+0.04)+4*se) {
-				t.Errorf("%s, %d points each: sets of %v hold %.4f ± %.4f", name, each, level, held, se)
+			t.Logf("%s, %s, %d points each: held %.4f ± %.4f", name, c.what, c.each, held, se)
+			if held < level-4*se || held > level+c.most+4*se {
+				t.Errorf("%s, %s, %d points each: sets of %v hold %.4f ± %.4f", name, c.what, c.each, level, held, se)
 			}
 		}
+	}
+}
+
+// TestWeights: with equal weights the bound is below the binomial one and nears it; with theta 1 both are n/(n+1).
+func TestWeights(t *testing.T) {
+	for _, n := range []int{10, 40, 400} {
+		if got, want := heldByWeights(1, 1/float64(n)), float64(n)/float64(n+1); math.Abs(got-want) > 1e-4 {
+			t.Errorf("%d points, all: %v, want %v", n, got, want)
+		}
+		for _, j := range []int{n * 6 / 10, n * 9 / 10} {
+			got, want := heldByWeights(float64(j)/float64(n), 1/float64(n)), heldByClients(n, j)
+			if got > want+1e-3 || want-got > 1/math.Sqrt(float64(n)) {
+				t.Errorf("%d of %d points: %v, the binomial bound is %v", j, n, got, want)
+			}
+		}
+	}
+}
+
+// TestErrorOfClients: for clients that differ, over 2,000 rounds at the edge of the risk, a threshold is found in at most the share
+// delta of them, and the p-value is that of Markov's inequality; far from the edge it is found in most.
+func TestErrorOfClients(t *testing.T) {
+	const each, risk, delta = 40, 0.1, 0.1
+	for name, clients := range map[string][]struct{ answered, wrong float64 }{
+		"alike":             {{1, 0.1}, {1, 0.1}, {1, 0.1}, {1, 0.1}},
+		"one is wrong":      {{1, 0.4}, {1, 0}, {1, 0}, {1, 0}},
+		"answered by share": {{0.1, 1}, {0.3, 0}, {0.3, 0}, {0.3, 0}},
+		"seldom answered":   {{0.4, 0.125}, {0.2, 0.05}, {0.4, 0.1}, {0.4, 0.1}},
+		"right":             {{1, 0}, {1, 0.02}, {1, 0}, {1, 0}},
+	} {
+		r := rng.New(4, "error", name)
+		const rounds = 2000
+		found := 0
+		for range rounds {
+			var x Points
+			for _, m := range clients {
+				for range each {
+					if r.Float64() < m.answered {
+						x.Top, x.Right = append(x.Top, 1), append(x.Right, r.Float64() >= m.wrong)
+					} else {
+						x.Top, x.Right = append(x.Top, 0), append(x.Right, true)
+					}
+				}
+			}
+			// At any threshold above 0 the share of wrong answers is 0.1, but for the last case, where all may be answered.
+			if at, _, ok := x.Answerable(risk, delta, true); ok && (at > 0 || name == "right") {
+				found++
+			}
+		}
+		if share := float64(found) / rounds; (share > delta) != (name == "right") || name == "right" && share < 0.9 {
+			t.Errorf("%s: a threshold is found in %.3f of the rounds", name, share)
+		}
+	}
+	var sum float64 // the e-value's mean where all points are alike, at the edge of the risk
+	const n = 30
+	for w := range n + 1 {
+		sum += distuv.Binomial{N: n, P: risk}.Prob(float64(w)) / wrongOfClients(n, w, risk)
+	}
+	if sum < 1 || wrongOfClients(200, 0, 0.05) > 0.0015 || wrongOfClients(30, 3, risk) < 0.5 {
+		t.Errorf("the e-value's mean is %v, none wrong of 200 has p %v", sum, wrongOfClients(200, 0, 0.05))
 	}
 }

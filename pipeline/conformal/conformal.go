@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/mathext"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -57,6 +58,8 @@ func (s Score) Of(p []float32) []float32 {
 
 // Points are the calibration images as a classifier saw them.
 type Points struct {
+	// Class are the images' classes.
+	Class []int
 	// True are the scores of the images' own classes.
 	True map[Score][]float32
 	// Top are the probabilities of the most probable classes, Right whether these are the images' own.
@@ -81,7 +84,7 @@ func (x *Points) Add(p []float32, y int) error {
 			top = c
 		}
 	}
-	x.Top, x.Right = append(x.Top, p[top]), append(x.Right, top == y)
+	x.Class, x.Top, x.Right = append(x.Class, y), append(x.Top, p[top]), append(x.Right, top == y)
 	return nil
 }
 
@@ -94,22 +97,6 @@ func CheckLevel(level float64) error {
 		return fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, leastLevel, mostLevel)
 	}
 	return nil
-}
-
-// Threshold returns the score at which a class is in the set, so that the set of a new exchangeable image holds its class with
-// a probability of at least level, and of at most level + 1/(n+1) where no scores are equal (Vovk 2005; Lei et al. 2018, theorem 2.2).
-// It is the floor((n+1)(1-level))-th smallest score. With fewer than level/(1-level) images there is none, and every set is full.
-func Threshold(scores []float32, level float64) (float32, error) {
-	if err := CheckLevel(level); err != nil {
-		return 0, err
-	}
-	n := len(scores)
-	k := int(math.Floor(float64(n+1)*(1-level) + 1e-9))
-	if k < 1 {
-		return 0, fmt.Errorf("conformal: level %v wants at least %d calibration images, and there are %d: give more, or a lower level", level,
-			Images(level), n)
-	}
-	return slices.Sorted(slices.Values(scores))[k-1], nil
 }
 
 // Images returns the least number of calibration images of a level.
@@ -133,10 +120,24 @@ var starts = []float64{0.99, 0.95, 0.9, 0.8}
 
 const step = 0.005
 
+// wrongOfClients bounds the probability of seeing as few wrong answers as among n, where the share of wrong answers is above risk, for
+// points of several clients that may differ in any way.
+//
+// For q < risk, L(q) = (q/risk)^wrong ((1-q)/(1-risk))^(n-wrong) has a mean of at most 1: the factor of one point has, over points drawn
+// from the clients' mixture, and by the inequality of arithmetic and geometric means the product over clients is largest where they are
+// alike. So has its mean over q of the density 1/(2 sqrt(q risk)), and by Markov's inequality 1 over it is a valid p-value.
+func wrongOfClients(n, wrong int, risk float64) float64 {
+	a, b := float64(wrong)+0.5, float64(n-wrong)+1
+	logMean := math.Log(mathext.RegIncBeta(a, b, risk)) + mathext.Lbeta(a,
+		b) - math.Log(2) - (float64(wrong)+0.5)*math.Log(risk) - float64(n-wrong)*math.Log1p(-risk)
+	return min(1, math.Exp(-logMean))
+}
+
 // Answerable returns the least probability of the most probable class at which an image may be answered, so that with probability 1 - delta
 // over the calibration images at most the share risk of answered images is wrong (Angelopoulos et al. 2021, Learn then Test). It tests
-// thresholds downwards from four starts, each at delta/4, by the exact binomial tail. Without a threshold it returns false.
-func (x *Points) Answerable(risk, delta float64) (threshold float64, answered int, ok bool) {
+// thresholds downwards from four starts, each at delta/4: by the exact binomial tail where all points are drawn alike, and by an
+// e-value where several clients sent them. Without a threshold it returns false.
+func (x *Points) Answerable(risk, delta float64, clients bool) (threshold float64, answered int, ok bool) {
 	order := make([]int, len(x.Top))
 	for i := range order {
 		order[i] = i
@@ -154,6 +155,10 @@ func (x *Points) Answerable(risk, delta float64) (threshold float64, answered in
 		}
 		return n, wrong
 	}
+	p := func(n, wrong int) float64 { return (distuv.Binomial{N: float64(n), P: risk}).CDF(float64(wrong)) }
+	if clients {
+		p = func(n, wrong int) float64 { return wrongOfClients(n, wrong, risk) }
+	}
 	for _, start := range starts {
 		for k := 0; ; k++ {
 			at := start - float64(k)*step
@@ -161,7 +166,7 @@ func (x *Points) Answerable(risk, delta float64) (threshold float64, answered in
 				break
 			}
 			n, wrong := count(at)
-			if n == 0 || (distuv.Binomial{N: float64(n), P: risk}).CDF(float64(wrong)) > delta/float64(len(starts)) {
+			if n == 0 || p(n, wrong) > delta/float64(len(starts)) {
 				break
 			}
 			if !ok || at < threshold {

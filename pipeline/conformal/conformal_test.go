@@ -50,10 +50,7 @@ func TestCoverage(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				threshold, err := Threshold(x.True[s], c.level)
-				if err != nil {
-					t.Fatal(err)
-				}
+				threshold := (Design{}).Table(x.True[s], x.Class, 6).At(c.level)[0]
 				for range later {
 					p, y := draw(r, 2, c.sharp)
 					if s.Of(p)[y] >= threshold {
@@ -80,8 +77,9 @@ func TestThreshold(t *testing.T) {
 		level float64
 		want  float32 // 0: refused
 	}{{0.9, .1}, {0.8, .2}, {0.5, .5}, {0.91, 0}, {0.4, 0}, {math.NaN(), 0}, {1, 0}} {
-		got, err := Threshold(scores, c.level)
-		if (err == nil) != (c.want > 0) || got != c.want {
+		err := (Design{}).Enough([]int{4, 5}, c.level)
+		got := (Design{}).Table(scores, make([]int, len(scores)), 2).At(c.level)[0]
+		if (err == nil) != (c.want > 0) || err == nil && math.Abs(float64(got-c.want)) > 1e-4 {
 			t.Errorf("level %v: %v, %v; want %v", c.level, got, err, c.want)
 		}
 	}
@@ -129,7 +127,7 @@ func TestAnswerable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		threshold, _, ok := x.Answerable(risk, delta)
+		threshold, _, ok := x.Answerable(risk, delta, false)
 		if !ok {
 			none++
 			continue
@@ -166,7 +164,7 @@ func TestAnswerable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, ok := few.Answerable(0.05, 0.05); ok {
+	if _, _, ok := few.Answerable(0.05, 0.05, false); ok {
 		t.Error("twenty images prove an error of at most 5%; they cannot")
 	}
 }

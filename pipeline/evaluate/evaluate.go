@@ -73,6 +73,21 @@ type Sets struct {
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
 	MeanSize float64 `json:"mean_size"`
+	// Score is the classifier's conformity score; MeanSizes are the mean sizes that sets of the same calibration have under each score.
+	Score     string             `json:"score"`
+	MeanSizes map[string]float64 `json:"mean_sizes,omitempty"`
+	ByClient  []ClientSets       `json:"by_client,omitempty"`
+}
+
+// ClientSets is the coverage of prediction sets on the images of one client.
+type ClientSets struct {
+	Client   string  `json:"client"`
+	Images   int     `json:"images"`
+	Held     int     `json:"held"`
+	Low      float64 `json:"low"` // as in [Sets]
+	High     float64 `json:"high"`
+	MeanSize float64 `json:"mean_size"`
+	size     int
 }
 
 // Example is an image with the classifier's prediction.
@@ -88,7 +103,13 @@ type Example struct {
 
 // Evaluation collects predictions on labelled images.
 type Evaluation struct {
+	Client string // whose images are added; "" for none
+
 	c        *classify.Classifier
+	origin   models.Origin
+	sizes    map[conformal.Score]int
+	at       map[conformal.Score][]float32 // thresholds
+	clients  []ClientSets
 	p        metric.Probabilities
 	labels   []int
 	within   []float64 // mean entropy of the heads
@@ -100,9 +121,72 @@ type Evaluation struct {
 }
 
 // New starts an evaluation.
-func New(c *classify.Classifier) *Evaluation {
-	return &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{}, held: make([]int, c.Manifest.C),
-		sure: keeper{sign: 1}, unsure: keeper{sign: -1}, mistakes: keeper{sign: 1}}
+func New(c *classify.Classifier) (*Evaluation, error) {
+	e := &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{}, held: make([]int, c.Manifest.C),
+		sizes: map[conformal.Score]int{}, at: map[conformal.Score][]float32{}, sure: keeper{sign: 1}, unsure: keeper{sign: -1},
+		mistakes: keeper{sign: 1}}
+	var err error
+	if e.origin, err = models.ReadOrigin(c.Manifest); err != nil {
+		return nil, err
+	}
+	if e.origin.Sets != nil {
+		for _, k := range conformal.Scores {
+			if t := conformal.Thresholds(e.origin.Sets, k, e.p.C); t != nil {
+				e.at[k] = t
+			}
+		}
+		if t := e.at[conformal.Score(e.origin.Sets.Score)]; t != nil {
+			e.origin.Sets.Thresholds = t // of this level
+		}
+	}
+	return e, nil
+}
+
+// addSet counts the prediction set of an image.
+func (e *Evaluation) addSet(p *classify.Prediction) {
+	for k, t := range e.at {
+		e.sizes[k] += k.Size(p.Probabilities, t)
+	}
+	if n := len(e.clients); e.Client != "" && (n == 0 || e.clients[n-1].Client != e.Client) {
+		e.clients = append(e.clients, ClientSets{Client: e.Client})
+	}
+	var of ClientSets
+	for c, in := range p.Set {
+		if in {
+			of.size++
+			if c == p.Label {
+				e.held[c]++
+				of.Held++
+			}
+		}
+	}
+	e.size += of.size
+	if e.Client != "" {
+		k := &e.clients[len(e.clients)-1]
+		k.Images, k.Held, k.size = k.Images+1, k.Held+of.Held, k.size+of.size
+	}
+}
+
+// coverage returns the coverage of the prediction sets, and sets that of each class.
+func (e *Evaluation) coverage(r *Result) *Sets {
+	sets := r.Origin.Sets
+	out := &Sets{Level: sets.Level, Score: sets.Score, MeanSize: float64(e.size) / float64(e.p.N), MeanSizes: map[string]float64{},
+		ByClient: e.clients}
+	for c, n := range e.held {
+		out.Held += n
+		low, high := conformal.ClopperPearson(n, r.ByClass[c].Images, 0.95)
+		r.ByClass[c].HeldLow, r.ByClass[c].HeldHigh = &low, &high
+	}
+	out.Low, out.High = conformal.ClopperPearson(out.Held, r.Images, 0.95)
+	for k, n := range e.sizes {
+		out.MeanSizes[string(k)] = float64(n) / float64(e.p.N)
+	}
+	for i := range out.ByClient {
+		c := &out.ByClient[i]
+		c.Low, c.High = conformal.ClopperPearson(c.Held, c.Images, 0.95)
+		c.MeanSize = float64(c.size) / float64(c.Images)
+	}
+	return out
 }
 
 // Add adds predictions. Each must have a label.
@@ -119,13 +203,8 @@ func (e *Evaluation) Add(ps []classify.Prediction) error {
 		for _, v := range p.Probabilities { // float32 probabilities sum to 1 up to rounding
 			e.p.P = append(e.p.P, float64(v)/sum)
 		}
-		for c, in := range p.Set {
-			if in {
-				e.size++
-				if c == p.Label {
-					e.held[c]++
-				}
-			}
+		if p.Set != nil {
+			e.addSet(p)
 		}
 		e.p.N++
 		e.labels = append(e.labels, p.Label)
@@ -161,9 +240,7 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 	r := &Result{Model: e.c.Manifest.Digest, Images: e.p.N, Bad: bad, Scores: scores, Confusion: metric.Confusion(&e.p, e.labels),
 		Sure: e.sure.kept, Unsure: e.unsure.kept, Mistakes: e.mistakes.kept, Manifest: e.c.Manifest}
 	r.Calibration = scores.Curve.Calibration()
-	if r.Origin, err = models.ReadOrigin(e.c.Manifest); err != nil {
-		return nil, err
-	}
+	r.Origin = e.origin
 	if r.Risk, err = metric.RiskCoverage(&e.p, e.labels, places); err != nil {
 		return nil, err
 	}
@@ -184,14 +261,8 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 		right += row[c]
 		r.ByClass, r.Classes = append(r.ByClass, k), append(r.Classes, k.Name)
 	}
-	if sets := r.Origin.Sets; sets != nil {
-		r.Sets = &Sets{Level: sets.Level, MeanSize: float64(e.size) / float64(e.p.N)}
-		for c, n := range e.held {
-			r.Sets.Held += n
-			low, high := conformal.ClopperPearson(n, r.ByClass[c].Images, 0.95)
-			r.ByClass[c].HeldLow, r.ByClass[c].HeldHigh = &low, &high
-		}
-		r.Sets.Low, r.Sets.High = conformal.ClopperPearson(r.Sets.Held, r.Images, 0.95)
+	if r.Origin.Sets != nil {
+		r.Sets = e.coverage(r)
 	}
 	r.ACCLow, r.ACCHigh = metric.Wilson(right, r.Images, 0.95)
 	return r, nil

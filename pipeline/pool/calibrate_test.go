@@ -8,7 +8,9 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/onnx"
 	"fmp/pipeline/client"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/posterior"
 )
 
 // drawings is a source of drawn digits.
@@ -132,5 +134,74 @@ func TestCalibratedMeans(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "--calibrate") {
 		t.Errorf("a level without points: %v", err)
+	}
+}
+
+// TestSetsByClass: sets by class and for named shares of classes hold as stated on the images that they are for, from one round; either is
+// refused where points are too few, both together always, and the other score has the same guarantee.
+func TestSetsByClass(t *testing.T) {
+	o := newOwners(t, 5)
+	us := o.calibrated(t, 6, 20, 0)
+	shares := make([]float64, 10)
+	for _, c := range []struct {
+		Options
+		want string // error; "": none
+	}{
+		{Options{ByClass: true, Level: 0.8}, ""},
+		{Options{Proportions: "3=0.75,8=0.25", Level: 0.8}, ""},
+		{Options{Score: conformal.Adaptive, Level: 0.9}, ""},
+		{Options{ByClass: true, Level: 0.99}, "by class wants at least 137"},
+		{Options{Proportions: "3=1", Level: 0.99}, "for the given shares"},
+		{Options{Proportions: "ten=1"}, "none of the classes"},
+		{Options{Proportions: "3=1", ByClass: true}, "leave the shares out"},
+		{Options{Score: "best"}, "allowed are"},
+	} {
+		c.Seed, c.Threads, c.Samples = 1, 1, 30
+		r, err := New(us, o.graph, o.client, c.Options)
+		var m *onnx.Model
+		if err == nil {
+			var p *posterior.Result
+			if p, err = r.Posterior(t.Context(), o.eng); err == nil {
+				if p.Sets == nil || p.Sets.ByClass != c.ByClass || (p.Sets.Proportions != nil) != (c.Proportions != "") {
+					t.Fatalf("%+v: sets %+v", c.Options, p.Sets)
+				}
+				m, err = r.Classifier(t.Context(), p, false, false, "")
+			}
+		}
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: %v; want %q", c.Options, err, c.want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(shares)
+		for y := range shares {
+			shares[y] = 0.1
+		}
+		if c.Proportions != "" {
+			clear(shares)
+			shares[3], shares[8] = 0.75, 0.25
+		}
+		sets := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(o.drawn.Test.Pix)}, "set")["set"].Data.([]bool)
+		var held, of [10]float64
+		for i, y := range o.drawn.Test.Labels {
+			if of[y]++; sets[i*10+int(y)] {
+				held[y]++
+			}
+		}
+		var mean float64
+		for y, w := range shares {
+			mean += w * held[y] / of[y]
+			if c.ByClass && held[y]/of[y] < 0.55 { // some 16 points: a deviation of .1, and as much on 40 images
+				t.Errorf("class %d: %v of %v images are held", y, held[y], of[y])
+			}
+		}
+		t.Logf("%+v: %.3f held", c.Options, mean)
+		if mean < c.Level-0.04 {
+			t.Errorf("%+v: %.3f are held", c.Options, mean)
+		}
 	}
 }

@@ -39,9 +39,14 @@ type Options struct {
 	For   string // client whose images the classifier is for; "": a client to come
 	// Level is the coverage of the prediction sets of a round of moments, 0.5 to 0.999; 0 stands for 0.9 where calibration points suffice, a
 	// negative number for no sets.
-	Level   float64
-	Seed    uint64
-	Threads int // 0: one per core; results do not depend on it
+	Level float64
+	// Score is the conformity score of the sets; "" stands for conformal.Probability. ByClass gives every class a threshold of its own.
+	// Proportions are the shares of classes among new images, as conformal.Shares reads them; "" for those of the points.
+	Score       conformal.Score
+	ByClass     bool
+	Proportions string
+	Seed        uint64
+	Threads     int // 0: one per core; results do not depend on it
 }
 
 // Round is the checked uploads with all that is needed to pool them.
@@ -56,6 +61,7 @@ type Round struct {
 	drawer    models.Manifest // the predictor's manifest
 	open      *onnx.Model     // nil if there is none
 	openFrom  models.Manifest
+	design    conformal.Design
 }
 
 // ErrNoGraph is wrapped by the error for uploads whose client graph is not known.
@@ -88,10 +94,8 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	if _, err := r.client(); err != nil {
 		return nil, err
 	}
-	if r.Level > 0 {
-		if err := conformal.CheckLevel(r.Level); err != nil {
-			return nil, fmt.Errorf("pool: %w", err)
-		}
+	if r.design, err = r.setDesign(); err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
 	}
 	return r, r.settle()
 }

@@ -120,7 +120,7 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Method(), err)
 	}
-	p.Sets, err = s.threshold(p)
+	p.Sets, err = s.calibrated(p)
 	return p, err
 }
 
@@ -282,7 +282,7 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 	if err := s.ontoHeads(ctx, p); err != nil {
 		return nil, err
 	}
-	p.Sets, err = s.threshold(p)
+	p.Sets, err = s.calibrated(p)
 	return p, err
 }
 

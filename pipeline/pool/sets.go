@@ -3,8 +3,11 @@ package pool
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -29,35 +32,72 @@ type calibrationPoint struct {
 	client int
 }
 
+// setDesign checks the options of the prediction sets.
+func (r *Round) setDesign() (d conformal.Design, err error) {
+	r.Score = cmp.Or(r.Score, conformal.Probability)
+	d = conformal.Design{Clients: r.For == "", ByClass: r.ByClass}
+	if !slices.Contains(conformal.Scores, r.Score) {
+		return d, fmt.Errorf("the score of sets is %q: allowed are %v", r.Score, conformal.Scores)
+	}
+	if r.Level > 0 {
+		if err := conformal.CheckLevel(r.Level); err != nil {
+			return d, err
+		}
+	}
+	switch {
+	case r.Proportions == "":
+	case r.ByClass:
+		return d, errors.New("sets by class hold for any shares of classes: leave the shares out, or the sets by class")
+	default:
+		d.Proportions, err = conformal.Shares(r.Proportions, r.Client.Classes, r.classes())
+	}
+	if (r.ByClass || r.Proportions != "") && r.Level == 0 {
+		r.Level = Level // asked for
+	}
+	return d, err
+}
+
+// classes is the number of classes of the uploads.
+func (r *Round) classes() int { return r.Uploads[0].Points.C }
+
+// enough reports whether calibration points, by their number in each class, prove sets of the level. Where these were asked for it is an
+// error if they do not.
+func (r *Round) enough(counts []int, remedy string) (bool, error) {
+	err := r.design.Enough(counts, cmp.Or(r.Level, Level))
+	if err != nil && r.Level != 0 {
+		return false, fmt.Errorf("pool: %w; %s", err, remedy)
+	}
+	return err == nil, nil
+}
+
 // calibration holds points for prediction sets back: every second one of each client, at random. The others choose the temperature and
 // count as images; those held back do neither, so that the sets' guarantee is exact. Where they are too few for the level none are, and a
 // level that was asked for is an error.
 func (s *Sampling) calibration() error {
 	r := s.round
-	level := cmp.Or(r.Level, Level)
-	if level < 0 {
+	if r.Level < 0 {
 		return nil
 	}
-	least, total := conformal.ImagesOfClients(level), 0
-	for _, c := range s.clients {
-		total += (len(c.Within.Labels) + 1) / 2
-	}
-	if total < least {
-		if r.Level == 0 {
-			return nil
+	counts, total := make([]int, r.classes()), 0
+	out := make([][]int, len(s.clients))
+	random := make([]*rand.Rand, len(s.clients))
+	for m, c := range s.clients {
+		random[m] = rng.New(r.Seed, stream, "sets", r.Uploads[m].Client)
+		n := len(c.Within.Labels)
+		out[m] = random[m].Perm(n)[:(n+1)/2]
+		for _, i := range out[m] {
+			counts[c.Within.Labels[i]]++
 		}
-		return fmt.Errorf("pool: sets of level %v want %d calibration points, one in two of those in the uploads, and there are %d: pool more "+
-			"uploads, or give a lower level", level, least, total)
+		total += len(out[m])
+	}
+	if ok, err := r.enough(counts, "one in two of those in the uploads is for sets: pool more uploads"); !ok {
+		return err
 	}
 	share := min(1, float64(mostScored)/float64(total))
 	for m := range s.clients {
-		own := s.clients[m].Within
-		random := rng.New(r.Seed, stream, "sets", r.Uploads[m].Client)
-		order := random.Perm(len(own.Labels))
-		if random.Float64() >= share {
-			continue
+		if random[m].Float64() < share {
+			s.clients[m].Within = s.holdBack(m, out[m])
 		}
-		s.clients[m].Within = s.holdBack(m, order[:(len(order)+1)/2])
 	}
 	return nil
 }
@@ -66,27 +106,21 @@ func (s *Sampling) calibration() error {
 // has the sets of that client's points alone.
 func (s *Sampling) calibrate() error {
 	r := s.round
-	level := cmp.Or(r.Level, Level)
-	if level < 0 {
+	if r.Level < 0 {
 		return nil
 	}
-	total := 0
+	counts, total := make([]int, r.classes()), 0
 	own := func(u Upload) bool { return u.Calibration != nil && (r.For == "" || r.For == u.Client) }
 	for _, u := range r.Uploads {
 		if own(u) {
 			total += u.Calibration.N
+			for _, y := range u.Calibration.Y {
+				counts[y]++
+			}
 		}
 	}
-	least := conformal.ImagesOfClients(level)
-	if r.For != "" {
-		least = conformal.Images(level)
-	}
-	if total < least {
-		if r.Level == 0 {
-			return nil
-		}
-		return fmt.Errorf("pool: sets of level %v want %d calibration points, and there are %d in the uploads: make these with more (fmp-edge "+
-			"compress --calibrate), or give a lower level", level, least, total)
+	if ok, err := r.enough(counts, "make uploads with more (fmp-edge compress --calibrate)"); !ok {
+		return err
 	}
 	share := min(1, float64(mostScored)/float64(total))
 	for m, u := range r.Uploads {
@@ -163,59 +197,55 @@ func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 	return &kept
 }
 
-// threshold returns the calibration of prediction sets by the points that were taken for them; nil where there were none. Points count
-// whose client is more likely honest than not, and there are no sets where too few are left.
-func (s *Sampling) threshold(p *posterior.Result) (*models.OriginSets, error) {
+// calibrated returns the calibration of prediction sets by the points that were taken for them; nil where there were none or too few.
+func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	if len(s.held) == 0 {
 		return nil, nil
 	}
-	var scores []float64
+	r := s.round
+	var points conformal.Points
 	trusted := map[int]bool{}
+	// Points count whose client is more likely honest than not.
 	for _, c := range s.held {
-		if j := p.Judgement; j == nil || s.round.For != "" || j.Honest[c.client] >= 0.5 {
-			scores, trusted[c.client] = append(scores, probability(p.Ensembles[0], c)), true
+		if j := p.Judgement; j == nil || r.For != "" || j.Honest[c.client] >= 0.5 {
+			if err := points.Add(probabilities(p.Ensembles[0], c.row), c.class); err != nil {
+				return nil, fmt.Errorf("pool: %w", err)
+			}
+			trusted[c.client] = true
 		}
 	}
-	level := cmp.Or(s.round.Level, Level)
-	of, least, from := conformal.ThresholdOfClients, conformal.ImagesOfClients(max(level, 0.5)), fmt.Sprintf("%d clients", len(trusted))
-	if s.round.For != "" {
-		of, least, from = ofOne, conformal.Images(max(level, 0.5)), fmt.Sprintf("client %q", s.round.For)
+	from := fmt.Sprintf("%d clients", len(trusted))
+	if r.For != "" {
+		from = fmt.Sprintf("client %q", r.For)
 	}
-	if len(scores) < least {
+	d := r.design
+	d.Clients = len(trusted) > 1
+	sets, err := points.Sets(d, cmp.Or(r.Level, Level), r.Score, p.Ensembles[0][0].C)
+	if err != nil { // too few points are left
 		return nil, nil
 	}
-	threshold, err := of(scores, level)
-	if err != nil {
-		return nil, fmt.Errorf("pool: %w", err)
-	}
-	// The graph computes in float32: one unit in the last place of room keeps the point itself in its set.
-	return &models.OriginSets{Level: level, Score: string(conformal.Probability), Threshold: float32(threshold * (1 - 1e-5)),
-		Images:  len(scores),
-		Clients: len(trusted), From: from}, nil
+	sets.Clients, sets.From = len(trusted), from
+	return sets, nil
 }
 
-// ofOne is the threshold of one client's points, which are drawn alike.
-func ofOne(scores []float64, level float64) (float64, error) {
-	narrow := make([]float32, len(scores))
-	for i, v := range scores {
-		narrow[i] = float32(v)
-	}
-	t, err := conformal.Threshold(narrow, level)
-	return float64(t), err
-}
-
-// probability returns that of a calibration point's class: the mean over heads, as the classifier computes it.
-func probability(heads posterior.Ensemble, c calibrationPoint) float64 {
-	var p float64
-	logit := make([]float64, heads[0].C)
+// probabilities returns those of a point's classes: the mean over heads, as the classifier computes it.
+func probabilities(heads posterior.Ensemble, row []float32) []float32 {
+	p, logit := make([]float64, heads[0].C), make([]float64, heads[0].C)
 	for _, h := range heads {
-		copy(logit, h.Row(len(c.row)))
-		for j, v := range c.row {
+		copy(logit, h.Row(len(row)))
+		for j, v := range row {
 			floats.AddScaled(logit, float64(v), h.Row(j))
 		}
-		p += math.Exp(logit[c.class]-floats.LogSumExp(logit)) / float64(len(heads))
+		sum := floats.LogSumExp(logit)
+		for c, v := range logit {
+			p[c] += math.Exp(v-sum) / float64(len(heads))
+		}
 	}
-	return p
+	out := make([]float32, len(p))
+	for c, v := range p {
+		out[c] = float32(v)
+	}
+	return out
 }
 
 // withSets adds the output set to a classifier of a round with calibrated sets.
@@ -223,7 +253,7 @@ func withSets(m *onnx.Model, p *posterior.Result, err error) (*onnx.Model, error
 	if err != nil || p.Sets == nil {
 		return m, err
 	}
-	if m, err = models.WithSets(m, *p.Sets, false); err != nil {
+	if m, err = models.WithSets(m, *p.Sets, p.Sets.Score == string(conformal.Adaptive)); err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	return m, nil

@@ -221,21 +221,18 @@ func TestSetsOfMeans(t *testing.T) {
 				return p
 			}
 			out := w.eval(t, m, pix, nil)
-			var scores []float64
+			var scores []float32
 			for i, y := range labels {
-				scores = append(scores, float64(out["probabilities"].F32()[i*classes+y]))
+				scores = append(scores, out["probabilities"].F32()[i*classes+y])
 			}
-			want, err := conformal.ThresholdOfClients(scores, cmp.Or(level, Level))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s := p.Sets; s.Images != clients*each || s.Clients != clients || math.Abs(float64(s.Threshold)-want) > 1e-4*(1+want) {
+			want := float64(conformal.Design{Clients: true}.Table(scores, labels, classes).At(cmp.Or(level, Level))[0])
+			if s := p.Sets; s.Images != clients*each || s.Clients != clients || math.Abs(float64(s.Thresholds[0])-want) > 1e-4*(1+want) {
 				t.Errorf("features %v, level %v: %+v; the classifier's own threshold is %v", phi, level, s, want)
 			}
 			return p
 		}
 		p := made(us, 0)
-		if made(us, 0.8).Sets.Threshold <= p.Sets.Threshold {
+		if made(us, 0.8).Sets.Thresholds[0] <= p.Sets.Thresholds[0] {
 			t.Errorf("features %v: the threshold of level .8 is not above that of .9", phi)
 		}
 		none := made(plain, 0)
@@ -307,11 +304,8 @@ func TestSetsOfOne(t *testing.T) {
 	for i := range each {
 		scores = append(scores, stated[i*10+int(o.drawn.Test.Labels[4*each+i])])
 	}
-	threshold, err := conformal.Threshold(scores, Level)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := p.Sets; s == nil || s.Images != each || s.Clients != 1 || math.Abs(float64(s.Threshold-threshold)) > 1e-3 {
+	threshold := conformal.Design{}.Table(scores, make([]int, each), 1).At(Level)[0]
+	if s := p.Sets; s == nil || s.Images != each || s.Clients != 1 || math.Abs(float64(s.Thresholds[0]-threshold)) > 1e-3 {
 		t.Errorf("sets %+v; the threshold of the client's own images is %v", s, threshold)
 	}
 }

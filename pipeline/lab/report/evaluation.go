@@ -53,9 +53,8 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 		{"AURC", f(u.AURC), "error rate of the surest images, mean over how many are answered"},
 		{"disagreement", f(u.Disagreement), "mutual information of class and head, mean, in nats"},
 	}
-	if q := r.Sets; q != nil {
-		scores = append(scores, evaluationScore{fmt.Sprintf("%g%% sets", 100*q.Level), f(float64(q.Held) / float64(r.Images)),
-			fmt.Sprintf("share of images whose set holds their class, 95%% interval %.3f to %.3f; mean size %.2f", q.Low, q.High, q.MeanSize)})
+	if r.Sets != nil {
+		scores = append(scores, setScore(r))
 	}
 	return scores
 }
@@ -79,6 +78,12 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 	fmt.Fprintf(&b, "\n  %-*s  %7s  %7s  %9s\n", width, "class", "images", "recall", "precision")
 	for _, c := range r.ByClass {
 		fmt.Fprintf(&b, "  %-*s  %7d  %7.3f  %9.3f\n", width, short(c.Name), c.Images, c.Recall, c.Precision)
+	}
+	if rows := setRows(r); rows != nil {
+		fmt.Fprintf(&b, "\n  %-*s  %7s  %7s  %s\n", width+7, setColumns[0], setColumns[1], setColumns[2], setColumns[3])
+		for _, row := range rows {
+			fmt.Fprintf(&b, "  %-*s  %7s  %7s  %s\n", width+7, row[0], row[1], row[2], row[3])
+		}
 	}
 	if n := len(r.Classes); n <= 10 {
 		fmt.Fprintf(&b, "\nconfusion (rows: the true class; columns: what it says, in the same order)\n")
@@ -163,8 +168,12 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 		}))),
 		figure,
 		h.H2(g.Text("By class")),
-		table("", []string{"class", "images", "recall", "precision"}, rows(r.ByClass, func(c evaluate.Class) []string {
-			return []string{c.Name, fmt.Sprint(c.Images), fmt.Sprintf("%.3f", c.Recall), fmt.Sprintf("%.3f", c.Precision)}
+		table("", classColumns(r), rows(r.ByClass, func(c evaluate.Class) []string {
+			out := []string{c.Name, fmt.Sprint(c.Images), fmt.Sprintf("%.3f", c.Recall), fmt.Sprintf("%.3f", c.Precision)}
+			if r.Sets != nil && c.Images > 0 {
+				out = append(out, setShare(c.Images, c.Held, *c.HeldLow, *c.HeldHigh)...)
+			}
+			return out
 		})),
 	}
 	if len(r.Classes) <= matrixClasses {
@@ -301,14 +310,12 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 			"the next label. How often they hold it, on which images, and where they do not, is measured on the program's page on intervals " +
 			"(docs/intervals.md).\n")
 	}
-	if q := r.Origin.Sets; q != nil && q.Clients > 0 {
-		fmt.Fprintf(&b, "- The set of a new image of one of the %d clients, drawn as their %d calibration points were, holds its class with a "+
-			"probability of at least %g (split conformal prediction). However the clients differ, this holds on average over them. A new client, "+
-			"another camera, or other shares of the classes void it. So do clients that send false points.\n", q.Clients, q.Images, q.Level)
-	} else if q != nil {
-		fmt.Fprintf(&b, "- The set of a new image holds its class with a probability of at least %g (split conformal prediction on %d images "+
-			"of %s). The guarantee assumes images drawn like those. Another camera, or other shares of the classes, void it.\n", q.Level, q.Images,
-			q.From)
+	b.WriteString(guarantee(r))
+	if rows := setRows(r); rows != nil {
+		fmt.Fprintf(&b, "\n| %s |\n| --- | ---: | ---: | --- |\n", strings.Join(setColumns, " | "))
+		for _, row := range rows {
+			fmt.Fprintf(&b, "| %s | %s |\n", strings.ReplaceAll(row[0], "|", "\\|"), strings.Join(row[1:], " | "))
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -1,0 +1,93 @@
+package conformal
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fmp/models"
+)
+
+// Sets returns the calibration of prediction sets of a level by the points. It is an error where they prove none.
+func (x *Points) Sets(d Design, level float64, score Score, classes int) (*models.OriginSets, error) {
+	if err := d.Enough(count(x.Class, classes), level); err != nil {
+		return nil, err
+	}
+	t := d.Table(x.True[score], x.Class, classes)
+	sets := &models.OriginSets{
+		Level: level, Score: string(score), Thresholds: t.At(level), Table: t, ByClass: d.ByClass, Proportions: d.Proportions,
+		Images: len(x.Class), Class: x.Class, Scores: map[string][]float32{}, Top: x.Top, Right: x.Right,
+	}
+	for s, v := range x.True {
+		sets.Scores[string(s)] = v
+	}
+	return sets, nil
+}
+
+// Size returns the number of classes in the set of an image of the given probabilities, at the thresholds of a [models.SetTable] for the
+// score.
+func (s Score) Size(p, thresholds []float32) int {
+	n, top := 0, slices.Max(p)
+	for c, v := range s.Of(p) {
+		if v >= thresholds[min(c, len(thresholds)-1)] || p[c] == top { // the most probable class always is
+			n++
+		}
+	}
+	return n
+}
+
+// Thresholds returns those of a classifier's sets under any score, at their level; nil where its calibration does not tell.
+func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
+	if len(o.Scores[string(s)]) != len(o.Class) || len(o.Class) == 0 || o.Proportions != nil && len(o.Proportions) != classes {
+		return nil
+	}
+	for _, c := range o.Class {
+		if c < 0 || c >= classes {
+			return nil
+		}
+	}
+	d := Design{Clients: o.Clients > 1, ByClass: o.ByClass, Proportions: o.Proportions}
+	return d.Table(o.Scores[string(s)], o.Class, classes).At(o.Level)
+}
+
+// Shares reads the shares of classes among new images: "equal", or NAME=SHARE for each class that there is, separated by commas, by its
+// name or, where classes have no names, its number. They are divided by their sum.
+func Shares(text string, names []string, classes int) ([]float64, error) {
+	out := make([]float64, classes)
+	if text == "equal" {
+		for c := range out {
+			out[c] = 1 / float64(classes)
+		}
+		return out, nil
+	}
+	number := map[string]int{}
+	for c := range classes {
+		if number[strconv.Itoa(c)] = c; c < len(names) {
+			delete(number, strconv.Itoa(c))
+		}
+	}
+	for c, n := range names {
+		number[n] = c
+	}
+	var sum float64
+	for part := range strings.SplitSeq(text, ",") {
+		at := strings.LastIndex(part, "=")
+		share, err := strconv.ParseFloat(part[at+1:], 64)
+		c, known := number[part[:max(at, 0)]]
+		switch {
+		case at < 0 || err != nil || !(share > 0) || math.IsInf(share, 0):
+			return nil, fmt.Errorf("conformal: shares of classes: %q is not NAME=SHARE with a share above 0", part)
+		case !known:
+			return nil, fmt.Errorf("conformal: shares of classes: %q is none of the classes %s", part[:at], strings.Join(names, ", "))
+		case out[c] > 0:
+			return nil, fmt.Errorf("conformal: shares of classes: %q is given twice", part[:at])
+		}
+		out[c], sum = share, sum+share
+	}
+	for c := range out {
+		out[c] /= sum
+	}
+	return out, nil
+}

@@ -1,0 +1,164 @@
+package conformal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fmp/models"
+)
+
+// Design says how calibration points were drawn, and for which images sets are.
+type Design struct {
+	// Clients says that several clients sent the points, which may differ from each other in any way; otherwise all points are drawn alike.
+	Clients bool
+	// ByClass gives every class a threshold of its own, by its own points: the level holds for the images of each class, with any shares
+	// of the classes (Vovk 2012, "Conditional validity of inductive conformal predictors", proposition 3).
+	ByClass bool
+	// Proportions are the shares of the classes among new images, which sum to 1; nil: those among the points. Points weigh by them as in
+	// Tibshirani et al. (2019, "Conformal prediction under covariate shift"), given the points' classes.
+	Proportions []float64
+}
+
+// held returns the level of a threshold that is the j-th largest of n scores.
+func (d Design) held(n, j int) float64 {
+	if d.Clients {
+		return heldByClients(n, j)
+	}
+	return float64(j) / float64(n+1)
+}
+
+// Highest returns the highest level that points prove, by their number in each class; with ByClass for the class with most.
+func (d Design) Highest(counts []int) float64 {
+	var total int
+	var most float64
+	for c, n := range counts {
+		total += n
+		switch {
+		case d.ByClass && n > 0:
+			most = max(most, d.held(n, n))
+		case d.Proportions != nil && d.Proportions[c] > 0:
+			most = max(most, d.Proportions[c]/float64(n)) // +Inf without points
+		}
+	}
+	switch {
+	case d.ByClass || total == 0:
+		return most
+	case d.Proportions != nil:
+		return 1 / (1 + most)
+	}
+	return d.held(total, total)
+}
+
+// mostRows bounds the thresholds of a table: beyond, levels are taken at even distances.
+const mostRows = 1000
+
+// Table returns the thresholds by level of points with the given scores and classes, 0 to classes-1.
+func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable {
+	order := make([]int, len(scores))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	counts := count(of, classes)
+	if d.ByClass {
+		columns := make([][]rank, classes)
+		for _, i := range order {
+			c := of[i]
+			columns[c] = append(columns[c], rank{d.held(counts[c], len(columns[c])+1), scores[i]})
+		}
+		return table(columns)
+	}
+	var weight []float64
+	var most float64
+	for c, share := range d.Proportions {
+		weight = append(weight, share/float64(max(counts[c], 1)))
+		most = max(most, weight[c])
+	}
+	var all []rank
+	var theta float64
+	for j, i := range order {
+		if weight == nil {
+			all = append(all, rank{d.held(len(order), j+1), scores[i]})
+		} else if theta += weight[of[i]]; weight[of[i]] > 0 && theta >= leastLevel { // the level is below theta
+			all = append(all, rank{heldByWeights(theta, most), scores[i]})
+		}
+	}
+	return table([][]rank{all})
+}
+
+// count returns the number of points of each class.
+func count(of []int, classes int) []int {
+	counts := make([]int, classes)
+	for _, c := range of {
+		counts[c]++
+	}
+	return counts
+}
+
+// rank is a score and the level of sets whose threshold it is.
+type rank struct {
+	level float64
+	score float32
+}
+
+// table writes columns of ranks, of ascending levels, side by side.
+func table(columns [][]rank) *models.SetTable {
+	t := &models.SetTable{Columns: len(columns)}
+	rows := 0
+	for c, ranks := range columns {
+		// Levels below the least that is taken are not asked for, but for the last of them.
+		first, _ := slices.BinarySearchFunc(ranks, leastLevel, func(r rank, level float64) int { return cmp.Compare(r.level, level) })
+		ranks = ranks[min(first, max(len(ranks)-1, 0)):]
+		if n := len(ranks); n > mostRows {
+			thin := make([]rank, mostRows)
+			for i := range thin {
+				thin[i] = ranks[(i+1)*n/mostRows-1]
+			}
+			ranks = thin
+		}
+		columns[c], rows = ranks, max(rows, len(ranks))
+	}
+	for i := range rows {
+		for _, ranks := range columns {
+			level, score := models.NoLevel, models.NoThreshold
+			if i < len(ranks) {
+				// The graph computes in float32: room for its rounding keeps the point itself in its set.
+				level, score = float32(ranks[i].level), ranks[i].score-1e-6-1e-5*max(ranks[i].score, 0)
+			}
+			t.Levels, t.Thresholds = append(t.Levels, level), append(t.Thresholds, score)
+		}
+	}
+	return t
+}
+
+// Enough returns an error where points, by their number in each class, prove no sets of a level.
+func (d Design) Enough(counts []int, level float64) error {
+	if err := CheckLevel(level); err != nil {
+		return err
+	}
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	have := fmt.Sprintf("and there are %d: give more, or a lower level", total)
+	switch {
+	case float32(d.Highest(counts)) >= float32(level): // as tables compare
+		return nil
+	case d.ByClass:
+		return fmt.Errorf("conformal: level %v by class wants at least %d calibration points of a class, and there are %d in all: give more, "+
+			"or a lower level", level, d.least(level), total)
+	case d.Proportions != nil:
+		return fmt.Errorf("conformal: level %v for the given shares of classes wants at least %.3g calibration points of a class for each "+
+			"1%% of its share, %s", level, 0.01*level/(1-level), have)
+	}
+	return fmt.Errorf("conformal: level %v wants at least %d calibration points, %s", level, d.least(level), have)
+}
+
+// least returns the least number of points for a level.
+func (d Design) least(level float64) int {
+	if d.Clients {
+		return ImagesOfClients(level)
+	}
+	return Images(level)
+}

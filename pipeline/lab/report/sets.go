@@ -1,0 +1,118 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fmp/pipeline/evaluate"
+)
+
+// setScore is the coverage of prediction sets on all images.
+func setScore(r *evaluate.Result) evaluationScore {
+	q := r.Sets
+	sizes := fmt.Sprintf("mean size %.2f", q.MeanSize)
+	for _, k := range slices.Sorted(maps.Keys(q.MeanSizes)) {
+		if k != q.Score {
+			sizes += fmt.Sprintf(" (with score %s %.2f)", k, q.MeanSizes[k])
+		}
+	}
+	return evaluationScore{fmt.Sprintf("%g%% sets", 100*q.Level), fmt.Sprintf("%.4f", float64(q.Held)/float64(r.Images)),
+		fmt.Sprintf("share of images whose set holds their class, 95%% interval %.3f to %.3f; %s", q.Low, q.High, sizes)}
+}
+
+// setColumns are the columns of setRows.
+var setColumns = []string{"sets hold", "images", "share", "95% interval"}
+
+// setShare is a coverage with its interval.
+func setShare(images, held int, low, high float64) []string {
+	return []string{fmt.Sprintf("%.3f", float64(held)/float64(images)), fmt.Sprintf("%.3f to %.3f", low, high)}
+}
+
+// classColumns are the columns of the page's table of classes.
+func classColumns(r *evaluate.Result) []string {
+	out := []string{"class", "images", "recall", "precision"}
+	if r.Sets != nil {
+		out = append(out, "sets hold", "95% interval")
+	}
+	return out
+}
+
+// setRows are the coverage of prediction sets on the images of each class and of each client; none without sets.
+func setRows(r *evaluate.Result) (rows [][]string) {
+	add := func(name string, images, held int, low, high float64) {
+		if images > 0 {
+			rows = append(rows, append([]string{name, fmt.Sprint(images)}, setShare(images, held, low, high)...))
+		}
+	}
+	if r.Sets == nil {
+		return nil
+	}
+	for _, c := range r.ByClass {
+		add(c.Name, c.Images, c.Held, *c.HeldLow, *c.HeldHigh)
+	}
+	for _, c := range r.Sets.ByClient {
+		add("client "+c.Client, c.Images, c.Held, c.Low, c.High)
+	}
+	return rows
+}
+
+// guarantee states for a model card the promise of a classifier's prediction sets, its assumption and its limits.
+func guarantee(r *evaluate.Result) string {
+	q := r.Origin.Sets
+	if q == nil {
+		return ""
+	}
+	var b strings.Builder
+	points := fmt.Sprintf("%d calibration images of %s", q.Images, q.From)
+	image, assumes := "a new image", "new images are drawn as those were"
+	if q.Clients > 0 {
+		points = fmt.Sprintf("%d calibration points of %s, single images that took no part in the classifier", q.Images, q.From)
+		image, assumes = "a new image of these clients", "each client's new images are drawn as its points were, and the client in "+
+			"proportion to its points; clients may differ in any way"
+	}
+	shares := "other shares of the classes, "
+	switch {
+	case q.ByClass:
+		image += " of any class"
+		shares = ""
+	case q.Proportions != nil:
+		var of []string
+		for c, v := range q.Proportions {
+			if v > 0 && c < len(r.Classes) {
+				of = append(of, fmt.Sprintf("%s %.3g", r.Classes[c], v))
+			}
+		}
+		image += " whose class has the shares " + strings.Join(of, ", ")
+	}
+	fmt.Fprintf(&b, "\n## Guarantee of the sets\n\n- **Promise**: the set of %s holds its class with a probability of at least %g, over "+
+		"the draw of calibration points and image", image, q.Level)
+	if c := q.Clients; c > 1 {
+		b.WriteString(" (split conformal prediction for clients that differ, by Hoeffding's bound)")
+	} else {
+		b.WriteString(" (split conformal prediction)")
+	}
+	fmt.Fprintf(&b, ", from %s. Sets of another level are had by the input level.\n", points)
+	fmt.Fprintf(&b, "- **Assumption**: %s.\n", assumes)
+	voids := "another camera or light, " + shares + "images of none of the classes"
+	if q.Clients > 0 {
+		voids = "a client that took no part, " + voids + ", and clients that send false points"
+	}
+	fmt.Fprintf(&b, "- **Voids it**: %s.\n", voids)
+	var always []string
+	for c, t := range q.Thresholds {
+		if t < 0 && c < len(r.Classes) && q.ByClass {
+			always = append(always, r.Classes[c])
+		}
+	}
+	if len(always) > 0 {
+		fmt.Fprintf(&b, "- In every set, as their calibration points are too few for the level: %s.\n", strings.Join(always, ", "))
+	}
+	of := "Single classes and clients may be held less often."
+	if q.ByClass {
+		of = "A single client's images may be held less often."
+	}
+	b.WriteString("- The level is held on average over calibrations: this one may hold somewhat less or more. " + of + "\n")
+	return b.String()
+}
