@@ -35,7 +35,7 @@ func madeUpRun(t *testing.T, dir string, l2 float64, acc map[string]float64) {
 	for _, cell := range cells {
 		r := experiment.Record{Cell: cell, Dataset: "digits", Group: "one-shot federated"}
 		r.ACC = acc[cell.Method] + 0.01*float64(cell.Repeat)
-		if err := d.Add(r, 0); err != nil {
+		if err := d.Add(r, experiment.Took{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"fmp/pipeline/lab/internal/processor"
 )
 
 // LeastRuns is the minimum number of runs per contender in Measure.
@@ -22,14 +24,12 @@ type Contender struct {
 	Close func() error
 }
 
-var started = time.Now()
-
 // Timed returns a contender of this process, measured in processor time.
 func Timed(name string, do func() error) Contender {
 	return Contender{Name: name, Once: func() (time.Duration, error) {
-		start := processorTime()
+		start := processor.Time()
 		err := do()
-		return processorTime() - start, err
+		return processor.Time() - start, err
 	}}
 }
 

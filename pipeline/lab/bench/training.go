@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/optim"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
+	"fmp/pipeline/lab/internal/processor"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/task"
 )
@@ -139,7 +140,7 @@ func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config, run fun
 	ours := Contender{Name: "fmp, on " + b.Engine.Name(), Once: func() (time.Duration, error) {
 		var first, last time.Duration
 		c.Progress = func(p train.Progress) {
-			if last = processorTime(); p.Step == 1 {
+			if last = processor.Time(); p.Step == 1 {
 				first = last
 			}
 		}

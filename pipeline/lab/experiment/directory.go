@@ -229,8 +229,11 @@ func (d *Directory) Finished() bool {
 	return err == nil
 }
 
+// Took is the time of a cell: that of the clock, and that of the processor, 0 where other cells ran at the same time.
+type Took struct{ Clock, Processor time.Duration }
+
 // Add appends a finished cell to the journal and syncs it to disk.
-func (d *Directory) Add(r Record, took time.Duration) error {
+func (d *Directory) Add(r Record, took Took) error {
 	line, err := encodeRecords([]Record{r})
 	if err != nil {
 		return err
@@ -248,7 +251,7 @@ func (d *Directory) Add(r Record, took time.Duration) error {
 	if err := d.journal.Sync(); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := d.timed(timing{Cell: r.Cell, Seconds: took.Seconds()}); err != nil {
+	if err := d.timed(timing{Cell: r.Cell, Seconds: took.Clock.Seconds(), Processor: took.Processor.Seconds()}); err != nil {
 		return err
 	}
 	d.done[r.Cell] = true
@@ -268,6 +271,8 @@ type timing struct {
 	Cell
 	Tuning  bool    `json:"tuning,omitempty"`
 	Seconds float64 `json:"seconds"`
+	// Processor is the processor time of a cell, where no other ran at the same time.
+	Processor float64 `json:"processor_seconds,omitempty"`
 }
 
 // timed appends to the timings file.
@@ -294,6 +299,8 @@ type Cost struct {
 	Tuning  float64 `json:"tuning_seconds"`
 	Running float64 `json:"running_seconds"`
 	Share   float64 `json:"share"`
+	// Processor is the processor time of all cells, 0 where it is not known of all.
+	Processor float64 `json:"processor_seconds,omitempty"`
 }
 
 // ReadCosts sums up the timings of a run directory, most expensive method first; nil where it has none.
@@ -305,7 +312,7 @@ func ReadCosts(dir string) ([]Cost, error) {
 	if err != nil {
 		return nil, fmt.Errorf("timings: %w", err)
 	}
-	at := map[string]int{}
+	at, unknown := map[string]int{}, map[string]bool{}
 	var out []Cost
 	total := 0.
 	for line := range bytes.Lines(b) {
@@ -323,11 +330,18 @@ func ReadCosts(dir string) ([]Cost, error) {
 		}
 		if total += t.Seconds; t.Tuning {
 			out[i].Tuning += t.Seconds
-		} else {
-			out[i].Running += t.Seconds
+			continue
+		}
+		out[i].Running += t.Seconds
+		out[i].Processor += t.Processor
+		if t.Processor == 0 {
+			unknown[t.Method] = true
 		}
 	}
 	for i := range out {
+		if unknown[out[i].Method] {
+			out[i].Processor = 0
+		}
 		if total > 0 {
 			out[i].Share = (out[i].Tuning + out[i].Running) / total
 		}

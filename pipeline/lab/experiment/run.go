@@ -11,6 +11,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/discriminant"
+	"fmp/pipeline/lab/internal/processor"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
@@ -154,6 +155,7 @@ type running struct {
 	test     *score.Test
 	embedded *score.Test // as rivals have it in the protocol calibrated
 	inner    int         // threads of a task
+	alone    bool        // whether a cell runs at a time
 }
 
 // Run computes the cells that the directory does not have yet, finishes it, and returns all records. Tasks (a partition and a
@@ -222,6 +224,7 @@ func (r *running) cells(ctx context.Context, cells []Cell) error {
 	}
 	var workers int
 	workers, r.inner = r.tools.Shared.plan(r.threads(), count.total-count.done)
+	r.alone = workers == 1 && (r.tools.Shared == nil || r.tools.Shared.runs == 1)
 	count.report()
 	g, ctx := errgroup.WithContext(ctx)
 	for range workers {
@@ -256,16 +259,19 @@ func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter)
 	if err != nil {
 		return err
 	}
-	start := time.Now()
+	start, used := time.Now(), processor.Time()
 	record, err := r.scoreIn(ctx, g, t, cell)
 	if err != nil {
 		return fmt.Errorf("%s: %w", cell, err)
 	}
-	took := time.Since(start)
+	took := Took{Clock: time.Since(start)}
+	if r.alone {
+		took.Processor = processor.Time() - used
+	}
 	if err := r.dir.Add(*record, took); err != nil {
 		return err
 	}
-	count.finish(cell.Method, took)
+	count.finish(cell.Method, took.Clock)
 	return nil
 }
 

@@ -593,10 +593,11 @@ func TestCosts(t *testing.T) {
 	}
 	d := &Directory{Path: dir, done: map[Cell]bool{}}
 	defer d.Close()
+	processor := map[string][]time.Duration{"ANN": {time.Second, time.Second / 2}, "BNN": {time.Second, 0}} // one of which is not known
 	for repeat, seconds := range []float64{1, 2} {
 		for _, method := range []string{"ANN", "BNN"} {
 			if err := d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat, Protocol: "tuned", Method: method}},
-				time.Duration(seconds*1e9)); err != nil {
+				Took{Clock: time.Duration(seconds * 1e9), Processor: processor[method][repeat]}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -608,7 +609,7 @@ func TestCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	costs, err := ReadCosts(dir)
-	want := []Cost{{Method: "BNN", Tuning: 4, Running: 3, Share: .7}, {Method: "ANN", Running: 3, Share: .3}}
+	want := []Cost{{Method: "BNN", Tuning: 4, Running: 3, Share: .7}, {Method: "ANN", Running: 3, Share: .3, Processor: 1.5}}
 	if diff := cmp.Diff(want, costs); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}

@@ -372,7 +372,7 @@ func madeUp(t *testing.T, dir string) {
 	var cells []experiment.Cell
 	for _, r := range records("cifar10") {
 		cells = append(cells, r.Cell)
-		if err := d.Add(r, time.Second); err != nil {
+		if err := d.Add(r, experiment.Took{Clock: time.Second}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,14 +1,14 @@
 //go:build unix
 
-package bench
+package processor
 
 import (
 	"syscall"
 	"time"
 )
 
-// processorTime returns the CPU time used by this process so far: on a shared machine, waiting does not count.
-func processorTime() time.Duration {
+// Time returns the processor time used by this process so far: on a shared machine, waiting does not count.
+func Time() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return time.Since(started)
