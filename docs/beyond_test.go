@@ -205,8 +205,8 @@ func fairText(t *testing.T) string {
 	return b.String()
 }
 
-// lessHindsight is the paired interval of FMP's NLL, tuned or calibrated, less that of another method with the settings that are best on the scored
-// images.
+// lessHindsight is the paired interval of FMP's NLL, tuned or calibrated, less that of another method with the settings that are best on
+// the scored images.
 func (k *keptRun) lessHindsight(t *testing.T, partition, method string) metric.Interval {
 	t.Helper()
 	own, best := make([]float64, k.config.Seeds), make([]float64, k.config.Seeds)

@@ -1,13 +1,16 @@
 package docs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
 
@@ -19,10 +22,11 @@ func TestPretrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString("| run | clients | repeats | method | ACC | ECE | NLL | NLL in hindsight | FMP's NLL less that | upload |\n| --- | --- | " +
-		"---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| run | clients | repeats | method | ACC | ECE | NLL | NLL in hindsight | FMP's NLL less that | upload | processor |\n" +
+		"| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, d := range dirs {
 		k := readKept(t, "pretrained", d.Name())
+		seconds := processorSeconds(t, d.Name())
 		for i := range k.tables {
 			tab := &k.tables[i]
 			own := rowOf(t, tab, "FMP").NLL.Mean
@@ -31,20 +35,45 @@ func TestPretrained(t *testing.T) {
 				if tab.Protocol == "calibrated" {
 					less = fmt.Sprintf("%+.4f", own-row.HindsightNLL.Mean)
 				}
-				fmt.Fprintf(&b, "| %s | %s | %d | %s | %.4f | %.4f | %.4f ± %.4f | %.4f | %s | %.0f KB |\n", d.Name(), tab.Partition, tab.Repeats,
-					row.Method, row.ACC.Mean, row.ECE.Mean,
-					row.NLL.Mean, row.NLL.Half, row.HindsightNLL.Mean, less, row.UploadBytes/1000)
+				took := ""
+				if s, ok := seconds[row.Method]; ok && tab.Alpha == 0 {
+					took = fmt.Sprintf("%.1f s", s)
+				}
+				fmt.Fprintf(&b, "| %s | %s | %d | %s | %.4f | %.4f | %.4f ± %.4f | %.4f | %s | %.0f KB | %s |\n", d.Name(), tab.Partition,
+					tab.Repeats, row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean, row.NLL.Half, row.HindsightNLL.Mean, less,
+					row.UploadBytes/1000, took)
 			}
 		}
 	}
 	write(t, "results/README.md", "pretrained", b.String())
 }
 
+// processorSeconds are those of each method in the kept run of one thread and one repeat that a run has, with homogeneous clients.
+func processorSeconds(t *testing.T, name string) map[string]float64 {
+	t.Helper()
+	dir := filepath.Join("results", "seconds", name)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	costs, err := experiment.ReadCosts(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, c := range costs {
+		if !(c.Processor > 0) {
+			t.Errorf("%s has no processor seconds of %s", dir, c.Method)
+		}
+		out[c.Method] = c.Processor
+	}
+	return out
+}
+
 // TestPretrainedAims: the table of aims behind a pretrained network is of the kept runs in which FMP knows kappa and rivals are.
 func TestPretrainedAims(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| run | clients | repeats | NLL, aim | less the best rival's in hindsight | accuracy less the best rival's | ECE | NLL less " +
-		"that at the best temperature |\n| --- | --- | ---: | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| run | clients | repeats | NLL, aim | less the best rival's in hindsight | accuracy less the best rival's | ECE | " +
+		"NLL less that at the best temperature |\n| --- | --- | ---: | --- | --- | --- | --- | --- |\n")
 	met, missed := 0, 0
 	count := func(is bool, format string, values ...any) string {
 		if is {

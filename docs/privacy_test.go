@@ -133,8 +133,8 @@ func TestAuditTable(t *testing.T) {
 	}
 	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) // by images a client
 	var b strings.Builder
-	b.WriteString("| upload, images a client | clients | coordinates | images behind a mean | AUC: class means, with scatter, with points | read " +
-		"off whole, with points | bytes, with scatter, of a point |\n| --- | --- | ---: | ---: | --- | --- | --- |\n")
+	b.WriteString("| upload, images a client | clients | coordinates | images behind a mean | AUC: class means, with scatter, with points | " +
+		"read off whole, with points | bytes, with scatter, of a point |\n| --- | --- | ---: | ---: | --- | --- | --- |\n")
 	for _, kind := range []string{"class-means", "moments"} {
 		for _, file := range files {
 			if !strings.HasPrefix(filepath.Base(file), kind) {

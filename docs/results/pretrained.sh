@@ -3,6 +3,7 @@
 # docs/results/pretrained/RUN: cifar10-10, cifar10-20, cifar10-200, cifar10-1000, cifar10-2900, cifar10-200-clients-50, cifar10-20-alphas, cifar100-20 and cifar10-20-unknown, which does not know kappa.
 # EXTRACTOR is EfficientNet-Lite0 for 128 x 128 pixels, cut at its 1,280 features. Its kappa was learned from classes that no task has:
 #   fmp fuse --dataset cifar100 --classes 20-59 --extractor "$EXTRACTOR" --set extractor.mean=0.49804 --set extractor.std=0.50196 --class-names a,b -o client.onnx
+# ONCE=1 makes one repeat on one thread, with homogeneous clients and nothing in hindsight, for the processor seconds of each method, in docs/results/seconds.
 set -eu
 cd "$(dirname "$0")/../.."
 name=${1:?name a run}
@@ -18,10 +19,13 @@ cifar10-200) seeds=2 methods=FMP,ANN,FedCGS ;;
 cifar10-1000 | cifar10-2900) seeds=2 methods=FMP,FedCGS ;;
 cifar10-200-clients-50) points=200 clients=50 seeds=2 methods=FMP,FedCGS ;;
 cifar10-20-alphas) points=20 alpha=0.05,0.5 seeds=3 ;;
-cifar100-20) seeds=3 ;;
 esac
+partition="both --alpha $alpha" out=docs/results/pretrained/$name hindsight=true
+if [ -n "${ONCE:-}" ]; then
+  partition=homogeneous out=docs/results/seconds/$name hindsight=false seeds=1 THREADS=1
+fi
 # shellcheck disable=SC2086
 exec "${FMP:-bin/fmp}" run --dataset $data --extractor "${EXTRACTOR:?the ONNX file of EfficientNet-Lite0}" --set extractor.mean=0.49804 --set extractor.std=0.50196 \
   --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --points "$points" \
-  --partition both --alpha "$alpha" --clients "$clients" --methods $methods $kappa --set protocol=calibrated --set scores.hindsight=true --set scores.coverage=false --seeds "$seeds" \
-  --set engine.threads="${THREADS:-2}" --set extractor.batch=32 --out "docs/results/pretrained/$name"
+  --partition $partition --clients "$clients" --methods $methods $kappa --set protocol=calibrated --set scores.hindsight=$hindsight --set scores.coverage=false --seeds "$seeds" \
+  --set engine.threads="${THREADS:-2}" --set extractor.batch=32 --out "$out"

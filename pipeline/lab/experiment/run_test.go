@@ -231,6 +231,19 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 			t.Errorf("%s differs between one uninterrupted thread and two interrupted ones", name)
 		}
 	}
+	var processor [2]float64 // known where one cell runs at a time
+	for i, dir := range []string{one, two} {
+		costs, err := ReadCosts(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range costs {
+			processor[i] += c.Processor
+		}
+	}
+	if !(processor[0] > 0) || processor[1] != 0 {
+		t.Errorf("%v processor seconds on one thread, and on two", processor)
+	}
 	if _, err := os.Stat(filepath.Join(two, JournalFile)); err == nil {
 		t.Error("a finished run has a journal")
 	}
