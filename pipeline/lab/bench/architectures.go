@@ -1,0 +1,232 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/build"
+)
+
+// layers builds architectures: convolutions with folded batch normalisation, and weights from N(0, 2 / fan in).
+type layers struct {
+	*build.Builder
+	n int
+}
+
+func newLayers(name string) (*layers, build.Ref) {
+	l := &layers{Builder: build.New(name)}
+	return l, l.Input("images", onnx.Float32, "batch", 3, 224, 224)
+}
+
+func (l *layers) weight(gain float64, shape ...int) build.Ref {
+	l.n++
+	fan := 1
+	for _, d := range shape[1:] {
+		fan *= d
+	}
+	t := onnx.ZerosF32(shape...)
+	rng.Normal(rng.New(1, "bench", "weights", l.n), t.F32())
+	for i := range t.F32() {
+		t.F32()[i] *= float32(math.Sqrt(gain / float64(fan)))
+	}
+	return l.Param(fmt.Sprint("w", l.n), t)
+}
+
+func (l *layers) conv(x build.Ref, in, out, size, stride, group int) build.Ref {
+	w := l.weight(2, out, in/group, size, size)
+	l.n++
+	b := l.Param(fmt.Sprint("b", l.n), onnx.ZerosF32(out))
+	p := size / 2
+	return l.Op("Conv", []build.Ref{x, w, b}, onnx.IntsAttr("kernel_shape", size, size), onnx.IntsAttr("strides", stride, stride),
+		onnx.IntsAttr("pads", p, p, p, p), onnx.IntAttr("group", group))
+}
+
+func (l *layers) linear(x build.Ref, in, out int) build.Ref {
+	// [in, out], the layout of MatMul: fan in is the first axis.
+	w := l.weight(float64(out)/float64(in), in, out)
+	l.n++
+	return l.Add(l.MatMul(x, w), l.Param(fmt.Sprint("b", l.n), onnx.ZerosF32(out)))
+}
+
+// done pools x, with the given number of channels, and maps it to 1000 logits.
+func (l *layers) done(x build.Ref, channels int) (*onnx.Model, error) {
+	l.Output("logits", l.linear(l.ReduceMean(x, false, 2, 3), channels, 1000))
+	return l.Model()
+}
+
+// stem begins a residual network: a convolution of 7 x 7 and a pooling, each at every second position.
+func (l *layers) stem(x build.Ref) build.Ref {
+	return l.Op("MaxPool", []build.Ref{l.Relu(l.conv(x, 3, 64, 7, 2, 1))}, onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("strides", 2, 2),
+		onnx.IntsAttr("pads", 1, 1, 1, 1))
+}
+
+// resNet18 builds the network of He et al. 2016, "Deep residual learning for image recognition", table 1.
+func resNet18() (*onnx.Model, error) {
+	l, x := newLayers("resnet18")
+	x = l.stem(x)
+	in := 64
+	for stage, out := range []int{64, 128, 256, 512} {
+		for block := range 2 {
+			stride := 1
+			if stage > 0 && block == 0 {
+				stride = 2
+			}
+			y := l.conv(l.Relu(l.conv(x, in, out, 3, stride, 1)), out, out, 3, 1, 1)
+			if stride != 1 {
+				x = l.conv(x, in, out, 1, stride, 1)
+			}
+			x, in = l.Relu(l.Add(x, y)), out
+		}
+	}
+	return l.done(x, in)
+}
+
+// resNet50 builds the network with bottlenecks of the same table, whose stride is in the middle convolution.
+func resNet50() (*onnx.Model, error) {
+	l, x := newLayers("resnet50")
+	x = l.stem(x)
+	in := 64
+	for stage, blocks := range []int{3, 4, 6, 3} {
+		wide := 64 << stage
+		for block := range blocks {
+			stride := 1
+			if stage > 0 && block == 0 {
+				stride = 2
+			}
+			y := l.Relu(l.conv(l.Relu(l.conv(x, in, wide, 1, 1, 1)), wide, wide, 3, stride, 1))
+			y = l.conv(y, wide, 4*wide, 1, 1, 1)
+			if in != 4*wide {
+				x = l.conv(x, in, 4*wide, 1, stride, 1)
+			}
+			x, in = l.Relu(l.Add(x, y)), 4*wide
+		}
+	}
+	return l.done(x, in)
+}
+
+// inverted is a block of an inverted residual network: in comes up to wide channels, goes through a window for each, and down to out.
+type inverted struct {
+	size, wide, out, stride int
+	squeeze                 int // channels that scales are computed from, 0: none
+	act                     func(build.Ref) build.Ref
+	inner, gate             func(build.Ref) build.Ref // of the scales: between their layers, and at their end
+}
+
+func (l *layers) inverted(x build.Ref, in int, b inverted) build.Ref {
+	y := x
+	if b.wide != in {
+		y = b.act(l.conv(y, in, b.wide, 1, 1, 1))
+	}
+	y = b.act(l.conv(y, b.wide, b.wide, b.size, b.stride, b.wide))
+	if b.squeeze > 0 {
+		s := b.inner(l.conv(l.Op("GlobalAveragePool", []build.Ref{y}), b.wide, b.squeeze, 1, 1, 1))
+		y = l.Mul(y, b.gate(l.conv(s, b.squeeze, b.wide, 1, 1, 1)))
+	}
+	if y = l.conv(y, b.wide, b.out, 1, 1, 1); b.stride == 1 && in == b.out {
+		y = l.Add(x, y)
+	}
+	return y
+}
+
+// mobileNetV2 builds the network of Sandler et al. 2018, "MobileNetV2: inverted residuals and linear bottlenecks", table 2.
+func mobileNetV2() (*onnx.Model, error) {
+	l, x := newLayers("mobilenetv2")
+	low, high := l.F32(0), l.F32(6)
+	relu6 := func(x build.Ref) build.Ref { return l.Op("Clip", []build.Ref{x, low, high}) }
+	x = relu6(l.conv(x, 3, 32, 3, 2, 1))
+	in := 32
+	for _, s := range []struct{ t, c, n, s int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2},
+		{6, 320, 1, 1}} {
+		for i := range s.n {
+			b := inverted{size: 3, wide: in * s.t, out: s.c, stride: 1, act: relu6}
+			if i == 0 {
+				b.stride = s.s
+			}
+			x, in = l.inverted(x, in, b), s.c
+		}
+	}
+	return l.done(relu6(l.conv(x, in, 1280, 1, 1, 1)), 1280)
+}
+
+// mobileNetV3 builds the large network of Howard et al. 2019, "Searching for MobileNetV3", table 1.
+func mobileNetV3() (*onnx.Model, error) {
+	l, x := newLayers("mobilenetv3")
+	hard := func(x build.Ref) build.Ref { return l.Op("HardSwish", []build.Ref{x}) }
+	gate := func(x build.Ref) build.Ref {
+		return l.Op("HardSigmoid", []build.Ref{x}, onnx.FloatAttr("alpha", 1.0/6), onnx.FloatAttr("beta", 0.5))
+	}
+	x = hard(l.conv(x, 3, 16, 3, 2, 1))
+	in := 16
+	for i, b := range []inverted{
+		{size: 3, wide: 16, out: 16, stride: 1}, {size: 3, wide: 64, out: 24, stride: 2}, {size: 3, wide: 72, out: 24, stride: 1},
+		{size: 5, wide: 72, out: 40, stride: 2, squeeze: 24}, {size: 5, wide: 120, out: 40, stride: 1, squeeze: 32},
+		{size: 5, wide: 120, out: 40, stride: 1, squeeze: 32}, {size: 3, wide: 240, out: 80, stride: 2}, {size: 3, wide: 200, out: 80, stride: 1},
+		{size: 3, wide: 184, out: 80, stride: 1}, {size: 3, wide: 184, out: 80, stride: 1}, {size: 3, wide: 480, out: 112, stride: 1, squeeze: 120},
+		{size: 3, wide: 672, out: 112, stride: 1, squeeze: 168}, {size: 5, wide: 672, out: 160, stride: 2, squeeze: 168},
+		{size: 5, wide: 960, out: 160, stride: 1, squeeze: 240}, {size: 5, wide: 960, out: 160, stride: 1, squeeze: 240},
+	} {
+		if b.act, b.inner, b.gate = hard, l.Relu, gate; i < 6 {
+			b.act = l.Relu
+		}
+		x, in = l.inverted(x, in, b), b.out
+	}
+	x = l.Op("GlobalAveragePool", []build.Ref{hard(l.conv(x, in, 960, 1, 1, 1))})
+	return l.done(hard(l.conv(x, 960, 1280, 1, 1, 1)), 1280)
+}
+
+// efficientNetB0 builds the network of Tan and Le 2019, "EfficientNet: rethinking model scaling for convolutional neural networks", table 1.
+func efficientNetB0() (*onnx.Model, error) {
+	l, x := newLayers("efficientnet-b0")
+	sigmoid := func(x build.Ref) build.Ref { return l.Op("Sigmoid", []build.Ref{x}) }
+	silu := func(x build.Ref) build.Ref { return l.Mul(x, sigmoid(x)) }
+	x = silu(l.conv(x, 3, 32, 3, 2, 1))
+	in := 32
+	for _, s := range []struct{ t, size, c, n, s int }{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2}, {6, 5, 40, 2, 2}, {6, 3, 80, 3, 2}, {6, 5, 112, 3, 1},
+		{6, 5, 192, 4, 2}, {6, 3, 320, 1, 1}} {
+		for i := range s.n {
+			b := inverted{size: s.size, wide: in * s.t, out: s.c, stride: 1, squeeze: in / 4, act: silu, inner: silu, gate: sigmoid}
+			if i == 0 {
+				b.stride = s.s
+			}
+			x, in = l.inverted(x, in, b), s.c
+		}
+	}
+	return l.done(silu(l.conv(x, in, 1280, 1, 1, 1)), 1280)
+}
+
+// tinyViT builds the network of Dosovitskiy et al. 2021, "An image is worth 16x16 words", in the size of Touvron et al. 2021 (DeiT-Ti);
+// it classifies the mean of the patches.
+func tinyViT() (*onnx.Model, error) {
+	const d, heads, side = 192, 3, 14
+	l, x := newLayers("vit")
+	w := l.weight(1, d, 3, 16, 16)
+	x = l.Op("Conv", []build.Ref{x, w}, onnx.IntsAttr("kernel_shape", 16, 16), onnx.IntsAttr("strides", 16, 16))
+	x = l.Transpose(l.Reshape(x, 0, d, side*side), 0, 2, 1)
+	x = l.Add(x, l.weight(1, 1, side*side, d))
+	norm := func(x build.Ref) build.Ref {
+		l.n++
+		one := onnx.ZerosF32(d)
+		for i := range one.F32() {
+			one.F32()[i] = 1
+		}
+		return l.Op("LayerNormalization", []build.Ref{x, l.Param(fmt.Sprint("g", l.n), one), l.Param(fmt.Sprint("s", l.n), onnx.ZerosF32(d))},
+			onnx.IntAttr("axis", -1))
+	}
+	split := func(x build.Ref, perm ...int) build.Ref {
+		return l.Transpose(l.Reshape(x, 0, 0, heads, d/heads), perm...)
+	}
+	scale, half, root, one := l.F32(float32(1/math.Sqrt(d/heads))), l.F32(0.5), l.F32(math.Sqrt2), l.F32(1)
+	for range 12 {
+		y := norm(x)
+		q, k, v := split(l.Mul(l.linear(y, d, d), scale), 0, 2, 1, 3), split(l.linear(y, d, d), 0, 2, 3, 1), split(l.linear(y, d, d), 0, 2, 1, 3)
+		y = l.MatMul(l.Softmax(l.MatMul(q, k), 3), v)
+		x = l.Add(x, l.linear(l.Reshape(l.Transpose(y, 0, 2, 1, 3), 0, 0, d), d, d))
+		y = l.linear(norm(x), d, 4*d)
+		y = l.Mul(l.Mul(y, half), l.Add(l.Op("Erf", []build.Ref{l.Div(y, root)}), one)) // GELU
+		x = l.Add(x, l.linear(y, 4*d, d))
+	}
+	l.Output("logits", l.linear(l.ReduceMean(norm(x), false, 1), d, 1000))
+	return l.Model()
+}
