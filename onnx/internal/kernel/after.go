@@ -85,13 +85,25 @@ func CanFollow(s, next *Spec, channels int) bool {
 	return false
 }
 
+// finishing is the map of a channel's sums: where they start, scale, shift and bounds.
+type finishing struct{ start, scale, shift, lo, hi float32 }
+
+// of returns that of a channel without a bias; a may be nil.
+func (a *after) of(channel int) finishing {
+	l := finishing{scale: 1, shift: negativeZero, lo: float32(math.Inf(-1)), hi: float32(math.Inf(1))}
+	if a != nil {
+		l.lo, l.hi = a.lo, a.hi
+		if a.scale != nil {
+			l.scale, l.shift = a.scale[channel], a.shift[channel]
+		}
+	}
+	return l
+}
+
 // run sets dst to the result for src, elements of one channel; they may be the same.
 func (a *after) run(dst, src []float32, channel int) {
-	scale, shift := float32(1), negativeZero
-	if a.scale != nil {
-		scale, shift = a.scale[channel], a.shift[channel]
-	}
-	limit(dst[:len(src)], src, scale, shift, a.lo, a.hi)
+	l := a.of(channel)
+	limit(dst[:len(src)], src, l.scale, l.shift, l.lo, l.hi)
 }
 
 // apply works on rows, of which the first is a channel's.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"fmp/onnx"
 )
@@ -48,6 +49,21 @@ type filters struct {
 	once   sync.Once
 	packed []float32 // every group's, [output channels, input channels and positions] as packLeft has it
 	tiles  *winograd // nil where the convolution cannot be done so
+	masked atomic.Pointer[maskedTaps]
+}
+
+// maskedTaps returns a window's taps, those of the last call where sizes are the same; nil where it is not one for masks.
+func (f *filters) maskedTaps(w window, in, out []int) *maskedTaps {
+	if f == nil || !haveMasks() {
+		return nil
+	}
+	m := f.masked.Load()
+	if m == nil || m.in != planar(in, 1) || m.out != planar(out, 1) {
+		if m = newMaskedTaps(w, in, out); m != nil {
+			f.masked.Store(m)
+		}
+	}
+	return m
 }
 
 // pack lays out the weights w in dst.
@@ -102,6 +118,10 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 		case err != nil || len(v.out) == 0:
 			return err
 		case v.channels == 1 && v.filters == 1 && len(v.xs) < 5:
+			if m := f.maskedTaps(v.window, v.xs[2:], v.sp); m != nil {
+				m.run(any(v).(*convolution[float32]))
+				return nil
+			}
 			return v.depthwise()
 		}
 		// Panels or not is a matter of the weights alone, so that an image's result does not depend on its batch.
@@ -160,7 +180,7 @@ func (v *convolution[T]) arrange(inPanels bool) (err error) {
 	if _, ok := any(v).(*convolution[float64]); ok {
 		elem = 8
 	}
-	v.tile, v.block = min(v.pos, max(tileCols, columnBytes/elem/max(k, 1)/tileCols*tileCols)), 1
+	v.tile, v.block = min(v.pos, max(tileCols, columnBytes/elem/max(k, v.filters)/tileCols*tileCols)), 1
 	switch {
 	case inPanels:
 		v.block = max(1, min(v.xs[0], tileCols/v.pos))
