@@ -108,6 +108,7 @@ type convolution[T floating] struct {
 	tile, block int
 	direct      bool      // the columns are the input itself
 	left        []float32 // every group's weights as [packLeft] has them, copied once for all tiles and images; nil: multiplied by times
+	from        []float32 // every group's bias, in rows as left has them
 	times       func(a, b, c matrix[T])
 }
 
@@ -135,6 +136,11 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 		}
 		if inPanels {
 			v.left = f.left(c)
+			v.from = Scratch[float32](c, group*padRows(v.filters))
+			clear(v.from)
+			for g := 0; g < group && v.bias != nil; g++ {
+				copy(v.from[g*padRows(v.filters):], single.bias[g*v.filters:(g+1)*v.filters])
+			}
 		}
 		v.products()
 		return nil
@@ -261,12 +267,13 @@ func (v *convolution[T]) planes(n, g int) []T {
 // multiply sets dst to the bias plus the weights of group g times the columns, with the operators that follow.
 func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
 	k := v.channels * v.taps
-	start(dst, v.bias, g*v.filters)
 	weights := dense(v.weights[g*v.filters*k:(g+1)*v.filters*k], v.filters, k)
 	if v.left != nil {
-		packed := padRows(v.filters) * k
-		multiplyPacked(v.left[g*packed:(g+1)*packed], any(weights).(matrix[float32]), any(columns).(matrix[float32]), any(dst).(matrix[float32]))
+		high := padRows(v.filters)
+		multiplyPacked(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]), any(columns).(matrix[float32]), any(dst).(matrix[float32]),
+			v.from[g*high:(g+1)*high])
 	} else {
+		start(dst, v.bias, g*v.filters)
 		v.times(weights, columns, dst)
 	}
 	if v.then != nil {

@@ -37,7 +37,7 @@ var packPool = sync.Pool{New: func() any {
 }}
 
 // multiplyPanels is multiply in panels, for any numbers: nothing is skipped.
-func multiplyPanels(a, b, c matrix[float32]) { multiplyPacked(nil, a, b, c) }
+func multiplyPanels(a, b, c matrix[float32]) { multiplyPacked(nil, a, b, c, nil) }
 
 // packLeft copies a to dst, of packedLen numbers, for every product that a is the left operand of.
 func packLeft(dst []float32, a matrix[float32]) {
@@ -96,14 +96,15 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
 			left := p.a[:padRows(h)*d]
 			packLeft(left, a.part(i, l, h, d))
 			for j := from; j < to; j += panelCols {
-				p.panel(left, r.packed[wide*l+j*d:][:panelCols*d], panelCols, d, c.part(i, j-from, h, min(panelCols, to-j)))
+				p.panel(left, r.packed[wide*l+j*d:][:panelCols*d], panelCols, d, c.part(i, j-from, h, min(panelCols, to-j)), nil)
 			}
 		}
 	}
 }
 
-// multiplyPacked is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it goes.
-func multiplyPacked(left []float32, a, b, c matrix[float32]) {
+// multiplyPacked is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it goes. Where from is not nil, c is
+// set to the product plus from, of which each row has a number, with room for whole panels.
+func multiplyPacked(left []float32, a, b, c matrix[float32], from []float32) {
 	m, n, k := a.rows, b.cols, a.cols
 	p := packPool.Get().(*packs)
 	defer packPool.Put(p)
@@ -118,65 +119,80 @@ func multiplyPacked(left []float32, a, b, c matrix[float32]) {
 			} else {
 				packLeft(at, a.part(i, l, h, d))
 			}
+			var start []float32
+			if from != nil && l == 0 {
+				start = from[i:]
+			}
 			j := 0
 			if stridedPanels && m <= fewRows && !b.trans {
 				// An operand that is read a few times is read where it lies.
-				for ; j+panelCols <= n; j += panelCols {
-					p.panel(at, b.data[l*b.stride+j:], b.stride, d, c.part(i, j, h, panelCols))
+				for ; j+panelCols <= n || j < n && !wholePanels(); j += panelCols {
+					p.panel(at, b.data[l*b.stride+j:], b.stride, d, c.part(i, j, h, min(panelCols, n-j)), start)
 				}
 			}
 			for ; j < n; j += panelWidth {
 				w := min(panelWidth, n-j)
 				packColumns(p.b, b.part(l, j, d, w))
-				p.block(at, d, c.part(i, j, h, w))
+				p.block(at, d, c.part(i, j, h, w), start)
 			}
 		}
 	}
 }
 
-// multiplyWhole adds the product of a, as packLeft has it, and b to c, m x n, where both have room for whole panels and rows that lie
+// multiplyWhole sets c, m x n, to the product of a, as packLeft has it, and b, where both have room for whole panels and rows that lie
 // stride apart.
 func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 	high := padRows(m)
 	if !stridedPanels {
+		clear(c[:m*stride])
 		multiplyPacked(a, matrix[float32]{rows: m, cols: k}, matrix[float32]{data: b, rows: k, cols: n, stride: stride},
-			matrix[float32]{data: c, rows: m, cols: n, stride: stride})
+			matrix[float32]{data: c, rows: m, cols: n, stride: stride}, nil)
 		return
 	}
 	for l := 0; l < k; l += panelDepth {
-		d := min(panelDepth, k-l)
+		d, from := min(panelDepth, k-l), noBias[:]
+		if l > 0 {
+			from = nil
+		}
 		for j := 0; j < n; j += panelCols {
 			for i := 0; i < high; i += panelRows {
-				panelStrided(d, a[high*l+i*d:][:panelRows*d], b[l*stride+j:], stride, c[i*stride+j:], stride, min(panelCols, n-j))
+				panelStrided(d, a[high*l+i*d:][:panelRows*d], b[l*stride+j:], stride, c[i*stride+j:], stride, min(panelCols, n-j), from)
 			}
 		}
 	}
 }
 
+// noBias is what sums of eight rows begin at that are no continuation.
+var noBias [panelRows]float32
+
 // block adds the product of the copies, left and p.b, over d elements of the inner axis, to c.
-func (p *packs) block(left []float32, d int, c matrix[float32]) {
+func (p *packs) block(left []float32, d int, c matrix[float32], from []float32) {
 	for q := 0; q < c.cols; q += panelCols { // a panel of b stays in the first-level cache
-		p.panel(left, p.b[q*d:(q+panelCols)*d], panelCols, d, c.part(0, q, c.rows, min(panelCols, c.cols-q)))
+		p.panel(left, p.b[q*d:(q+panelCols)*d], panelCols, d, c.part(0, q, c.rows, min(panelCols, c.cols-q)), from)
 	}
 }
 
 // panel is block of one panel of b, whose rows lie bs apart.
-func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32]) {
+func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	v := c.cols
+	var start []float32
 	for i := 0; i < c.rows; i += panelRows {
 		h := min(panelRows, c.rows-i)
 		to, stride := c.data[i*c.stride:], c.stride
-		edge := h < panelRows || v < panelCols
+		if from != nil {
+			start = from[i : i+panelRows]
+		}
+		edge := h < panelRows || v < panelCols && wholePanels()
 		if edge {
-			for r := range h {
+			for r := 0; r < h && start == nil; r++ {
 				copy(p.c[r*panelCols:], to[r*stride:r*stride+v])
 			}
 			to, stride = p.c, panelCols
 		}
 		if a := left[i*d : (i+panelRows)*d]; bs == panelCols {
-			panelKernel(d, a, b, to, stride, v)
+			panelKernel(d, a, b, to, stride, v, start)
 		} else {
-			panelStrided(d, a, b, bs, to, stride, v)
+			panelStrided(d, a, b, bs, to, stride, v, start)
 		}
 		if edge {
 			for r := range h {

@@ -12,34 +12,45 @@ var (
 // stridedPanels says that panelStrided is there.
 const stridedPanels = true
 
+// wholePanels says that kernels read and write panelCols columns, whether or not as many are wanted.
+func wholePanels() bool { return !haveAVX512 }
+
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride, of which the first
-// w are wanted. The sums are the same to the bit with either instruction set.
-func panelKernel(k int, a, b, c []float32, stride, w int) {
-	panelStrided(k, a, b, panelCols, c, stride, w)
+// w are wanted. Where from is not nil, c is set to a b plus from, a number for each row. The sums are the same to the bit with either
+// instruction set.
+func panelKernel(k int, a, b, c []float32, stride, w int, from []float32) {
+	panelStrided(k, a, b, panelCols, c, stride, w, from)
 }
 
 // panelStrided is panelKernel for a b whose rows lie bs apart.
-func panelStrided(k int, a, b []float32, bs int, c []float32, stride, w int) {
-	wide := min(w+15, panelCols) / 16 * 16
+func panelStrided(k int, a, b []float32, bs int, c []float32, stride, w int, from []float32) {
+	wide := w
+	if !haveAVX512 {
+		wide = min(w+15, panelCols) / 16 * 16
+	}
 	_, _, _ = a[k*panelRows-1], b[(k-1)*bs+wide-1], c[(panelRows-1)*stride+wide-1]
+	var start, next *float32
+	if from != nil {
+		start, next = &from[0], &from[panelRows/2]
+	}
 	switch {
 	case haveAVX512 && w > 16:
-		panel8x32(k, &a[0], &b[0], bs, &c[0], stride)
+		panel8x32(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
 	case haveAVX512:
-		panel8x16(k, &a[0], &b[0], bs, &c[0], stride)
+		panel8x16(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
 	default:
 		for j := 0; j < w; j += 16 {
-			panel4x16(k, &a[0], &b[j], bs, &c[j], stride)
-			panel4x16(k, &a[4], &b[j], bs, &c[4*stride+j], stride)
+			panel4x16(k, &a[0], &b[j], bs, &c[j], stride, start)
+			panel4x16(k, &a[4], &b[j], bs, &c[4*stride+j], stride, next)
 		}
 	}
 }
 
 //go:noescape
-func panel8x32(k int, a, b *float32, bs int, c *float32, stride int)
+func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
 
 //go:noescape
-func panel8x16(k int, a, b *float32, bs int, c *float32, stride int)
+func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
 
 //go:noescape
-func panel4x16(k int, a, b *float32, bs int, c *float32, stride int)
+func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)

@@ -6,7 +6,9 @@ const panelRows, panelCols = 4, 16
 const havePanels = true
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride.
-func panelKernel(k int, a, b, c []float32, stride, _ int) {
+// Where from is not nil, c is set to a b plus from, a number for each row.
+func panelKernel(k int, a, b, c []float32, stride, _ int, from []float32) {
+	begin(c, stride, from)
 	_, _, _ = a[k*panelRows-1], b[k*panelCols-1], c[(panelRows-1)*stride+panelCols-1]
 	panel4x16(k, &a[0], &b[0], &c[0], stride)
 }
@@ -18,6 +20,18 @@ func panel4x16(k int, a, b, c *float32, stride int)
 
 const stridedPanels = false
 
-func panelStrided(int, []float32, []float32, int, []float32, int, int) {
+func panelStrided(int, []float32, []float32, int, []float32, int, int, []float32) {
 	panic("no kernel reads b where it lies")
+}
+
+// wholePanels says that kernels read and write panelCols columns, whether or not as many are wanted.
+func wholePanels() bool { return true }
+
+// begin fills the rows of c with the numbers from, where that is not nil.
+func begin(c []float32, stride int, from []float32) {
+	if from != nil {
+		for r := range panelRows {
+			fillRange(c[r*stride:][:panelCols], from[r])
+		}
+	}
 }

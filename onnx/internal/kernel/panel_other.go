@@ -7,10 +7,26 @@ const panelRows, panelCols = 4, 4
 const havePanels = true
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride.
-func panelKernel(k int, a, b, c []float32, stride, _ int) { panelGo(k, a, b, c, stride) }
+// Where from is not nil, c is set to a b plus from, a number for each row.
+func panelKernel(k int, a, b, c []float32, stride, _ int, from []float32) {
+	begin(c, stride, from)
+	panelGo(k, a, b, c, stride)
+}
 
 const stridedPanels = false
 
-func panelStrided(int, []float32, []float32, int, []float32, int, int) {
+func panelStrided(int, []float32, []float32, int, []float32, int, int, []float32) {
 	panic("no kernel reads b where it lies")
+}
+
+// wholePanels says that kernels read and write panelCols columns, whether or not as many are wanted.
+func wholePanels() bool { return true }
+
+// begin fills the rows of c with the numbers from, where that is not nil.
+func begin(c []float32, stride int, from []float32) {
+	if from != nil {
+		for r := range panelRows {
+			fillRange(c[r*stride:][:panelCols], from[r])
+		}
+	}
 }

@@ -170,7 +170,6 @@ func (i winogradItem) multiply(m, v []float32) {
 	packed := i.packedRows * g.cols
 	for t := range tileMatrices {
 		c := m[t*i.packedRows*i.columns : (t+1)*i.packedRows*i.columns]
-		clear(c)
 		multiplyWhole(g.left[(i.group*tileMatrices+t)*packed:][:packed], v[t*g.cols*i.columns:], c, g.rows, i.n*i.each, g.cols, i.columns)
 	}
 }
