@@ -41,8 +41,22 @@ func TestAfterConvolution(t *testing.T) {
 		{"in tiles, normalised", 32, 9, 1, []string{"BatchNormalization"}, 1},
 		{"in tiles, cut off", 32, 16, 1, []string{"Relu"}, 1},
 		{"in tiles, clipped", 64, 32, 2, []string{"BatchNormalization", "Clip"}, 1},
+		{"hard", 4, 9, 1, []string{"BatchNormalization", "HardSwish"}, 1},
+		{"logistic", 4, 9, 2, []string{"Sigmoid"}, 1},
+		{"times its sigmoid", 4, 9, 1, []string{"BatchNormalization", "Swish"}, 1},
+		{"depthwise, times its sigmoid", 4, 9, 4, []string{"Swish"}, 1},
+		{"depthwise, hard", 4, 70, 4, []string{"HardSwish"}, 1},
+		{"in tiles, times its sigmoid", 32, 9, 1, []string{"BatchNormalization", "Swish"}, 1},
+		{"in tiles, hard", 64, 32, 2, []string{"HardSwish"}, 1},
+		{"cut off after a curve", 4, 9, 1, []string{"Swish", "Relu"}, 2},
 		{"twice", 4, 9, 1, []string{"BatchNormalization", "BatchNormalization", "Relu"}, 3},
 	} {
+		curves := 0
+		for _, op := range c.after {
+			if op == "Swish" { // two nodes
+				curves++
+			}
+		}
 		image := random("image", 3, c.channels, c.side, c.side)
 		image.F32()[7] = float32(math.NaN())
 		model := func(separate bool) *onnx.Model {
@@ -69,6 +83,10 @@ func TestAfterConvolution(t *testing.T) {
 				case "Clip":
 					in = append(in, b.F32(-0.5), b.F32(0.75))
 				}
+				if op == "Swish" { // of an output in the same order
+					x = b.Mul(b.Op("Sigmoid", in), x)
+					continue
+				}
 				x = b.Op(op, in)
 			}
 			b.Output("out", x)
@@ -86,7 +104,7 @@ func TestAfterConvolution(t *testing.T) {
 				t.Fatal(err)
 			}
 			steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" }) // outputs
-			if want := []int{c.steps, 1 + len(c.after)}[i]; len(steps) != want {
+			if want := []int{c.steps, 1 + len(c.after) + curves}[i]; len(steps) != want {
 				t.Errorf("%s: %d steps, want %d", c.name, len(steps), want)
 			}
 			e, err := New(engine.Options{Threads: 2})

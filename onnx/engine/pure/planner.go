@@ -3,6 +3,7 @@ package pure
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/internal/kernel"
@@ -18,8 +19,8 @@ type planner struct {
 	types    []onnx.DType // by slot
 	produced map[string]bool
 	refused  []Unsupported
-	reader   map[string]*onnx.Node // by [soleReaders]
-	fused    map[*onnx.Node]bool   // run by the convolution before it
+	readers  map[string][]*onnx.Node // by [readers]
+	fused    map[*onnx.Node]bool     // run by the convolution before it
 }
 
 // define gives a value the next slot.
@@ -149,7 +150,7 @@ func (p *planner) schedule() error {
 	if err := pass.SortNodes(sorted); err != nil {
 		return err
 	}
-	p.reader = soleReaders(p.graph)
+	p.readers = readers(p.graph)
 	for queue := sorted.Nodes; len(queue) > 0; {
 		n := queue[0]
 		queue = queue[1:]
@@ -256,14 +257,47 @@ func (p *planner) fuse(s *kernel.Spec) *onnx.Node {
 	if last.Op != "Conv" || len(s.In) < 2 || s.In[0] != onnx.Float32 || s.Const[1] == nil {
 		return last
 	}
-	for next := p.reader[last.Outputs[0]]; next != nil; next = p.reader[next.Outputs[0]] {
+	for next := p.soleReader(last.Outputs[0]); next != nil; next = p.soleReader(next.Outputs[0]) {
 		then := p.following(next, last.Outputs[0], p.find)
 		if then == nil || !kernel.CanFollow(s, then, s.Const[1].Shape[0]) {
 			break
 		}
 		s.After, p.fused[next], last = append(s.After, then), true, next
 	}
+	if curve, product := p.swish(last.Outputs[0]); product != nil && kernel.CanSwish(s) {
+		p.fused[curve], p.fused[product] = true, true
+		s.After, last = append(s.After, &kernel.Spec{Node: product, Opset: p.opset}), product
+	}
 	return last
+}
+
+// swish returns the sigmoid of a value and the product of both, where nothing else reads either.
+func (p *planner) swish(value string) (curve, product *onnx.Node) {
+	both := p.readers[value]
+	if len(both) != 2 || both[0] == nil || both[1] == nil {
+		return nil, nil
+	}
+	curve, product = both[0], both[1]
+	if curve.Op != "Sigmoid" {
+		curve, product = product, curve
+	}
+	if curve.Op != "Sigmoid" || product.Op != "Mul" || curve.Domain != "" || product.Domain != "" || len(curve.Inputs) != 1 ||
+		len(product.Inputs) != 2 || len(product.Outputs) != 1 || len(curve.Attrs)+len(product.Attrs) > 0 || p.opset < 7 {
+		return nil, nil
+	}
+	if only := p.readers[curve.Outputs[0]]; len(only) != 1 || only[0] != product {
+		return nil, nil
+	}
+	return curve, product
+}
+
+// soleReader returns the node that reads a value as its first input, where no other node and no output of the graph does.
+func (p *planner) soleReader(value string) *onnx.Node {
+	all := p.readers[value]
+	if len(all) != 1 || all[0] == nil || all[0].Input(0) != value || len(all[0].Outputs) != 1 {
+		return nil
+	}
+	return all[0]
 }
 
 // fold computes the result of a Constant, and of a Cast of a constant, which is then known to the kernels that come as
@@ -336,22 +370,15 @@ func (p *planner) finish() error {
 	return nil
 }
 
-// soleReaders finds the node that reads a value as its first input, where no other node and no output of the graph does.
-func soleReaders(g *onnx.Graph) map[string]*onnx.Node {
-	count, out := map[string]int{}, map[string]*onnx.Node{}
+// readers lists the nodes that read a value, once for each time, and nil for an output of the graph.
+func readers(g *onnx.Graph) map[string][]*onnx.Node {
+	out := map[string][]*onnx.Node{}
 	for _, o := range g.Outputs {
-		count[o.Name]++
+		out[o.Name] = append(out[o.Name], nil)
 	}
 	for _, n := range g.Nodes {
-		for i, name := range n.Reads() {
-			if count[name]++; i == 0 && name == n.Input(0) && len(n.Outputs) == 1 {
-				out[name] = n
-			}
-		}
-	}
-	for name, times := range count {
-		if times > 1 {
-			delete(out, name)
+		for _, name := range n.Reads() {
+			out[name] = append(out[name], n)
 		}
 	}
 	return out
@@ -359,7 +386,7 @@ func soleReaders(g *onnx.Graph) map[string]*onnx.Node {
 
 // following is a node on the float32 value called in, prepared; nil where it is not known well enough yet.
 func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
-	if n.Domain != "" || n.Op != "BatchNormalization" && n.Op != "Relu" && n.Op != "Clip" {
+	if n.Domain != "" || !slices.Contains([]string{"BatchNormalization", "Relu", "Clip", "HardSwish", "Sigmoid"}, n.Op) {
 		return nil
 	}
 	s := &kernel.Spec{Node: n, Opset: c.opset}

@@ -7,12 +7,28 @@ import (
 )
 
 // after is the work of a convolution on its output channel by channel, while that is in the cache: in this order a batch
-// normalisation, v scale + shift, and bounds. The arithmetic is that of the operators themselves, to the bit
+// normalisation, v scale + shift, and bounds or a curve. The arithmetic is that of the operators themselves, to the bit
 // but for the sign of a zero; in Winograd's tiles a channel's bias and shift are one, which may move the last bit.
 type after struct {
 	scale, shift []float32 // by channel; nil: none
 	lo, hi       float32   // infinite: none
-	ends         bool      // whether there are bounds, behind which nothing more fits
+	curve        curve
+	ends         bool // whether there are bounds or a curve, behind which nothing more fits
+}
+
+// curve is a function of one number that ends the work on a convolution's output.
+type curve int
+
+const (
+	bounds    curve = iota // min(max(x, lo), hi)
+	hardSwish              // x min(max(x/6 + 1/2, 0), 1)
+	logistic               // 1 / (1 + e^-x)
+	swish                  // x / (1 + e^-x)
+)
+
+// rows returns the curve's loop over rows of at most runLength numbers, nil for bounds.
+func (c curve) rows() func(dst, src []float32) {
+	return [...]func(dst, src []float32){nil, hardSwishRow, sigmoidRow, swishRow}[c]
 }
 
 // newAfter returns the work of the nodes of s.After.
@@ -41,6 +57,12 @@ func (a *after) add(next *Spec) {
 			a.hi = data[float32](hi)[0]
 		}
 		a.ends = true
+	case "HardSwish":
+		a.curve, a.ends = hardSwish, true
+	case "Sigmoid":
+		a.curve, a.ends = logistic, true
+	case "Mul": // of the value and its sigmoid
+		a.curve, a.ends = swish, true
 	}
 }
 
@@ -69,6 +91,8 @@ func CanFollow(s, next *Spec, channels int) bool {
 		return was.scale == nil
 	case "Relu":
 		return true
+	case "HardSwish", "Sigmoid":
+		return vectorMath()
 	case "Clip": // bounds were attributes once
 		if next.Opset < 11 {
 			return false
@@ -88,7 +112,14 @@ func CanFollow(s, next *Spec, channels int) bool {
 // finishing is the map of a channel's sums: where they start, scale, shift and bounds.
 type finishing struct{ start, scale, shift, lo, hi float32 }
 
-// of returns that of a channel without a bias; a may be nil.
+// CanSwish reports whether a convolution with s.After before it can multiply its float32 output by that's sigmoid as well; the Mul
+// stands for both in s.After.
+func CanSwish(s *Spec) bool {
+	was := newAfter(s)
+	return vectorMath() && (was == nil || !was.ends)
+}
+
+// of returns that of a channel without a bias; a may be nil. A curve comes after it.
 func (a *after) of(channel int) finishing {
 	l := finishing{scale: 1, shift: negativeZero, lo: float32(math.Inf(-1)), hi: float32(math.Inf(1))}
 	if a != nil {
@@ -104,10 +135,27 @@ func (a *after) of(channel int) finishing {
 func (a *after) run(dst, src []float32, channel int) {
 	l := a.of(channel)
 	limit(dst[:len(src)], src, l.scale, l.shift, l.lo, l.hi)
+	a.bend(dst[:len(src)])
+}
+
+// bend replaces numbers, scaled, shifted and bounded, by those of the curve; a may be nil.
+func (a *after) bend(v []float32) {
+	if a == nil || a.curve == bounds {
+		return
+	}
+	row := a.curve.rows()
+	for len(v) > 0 {
+		n := min(len(v), runLength)
+		row(v[:n], v[:n])
+		v = v[n:]
+	}
 }
 
 // apply works on rows, of which the first is a channel's.
 func (a *after) apply(rows matrix[float32], channel int) {
+	if finishRows(a, rows, channel) {
+		return
+	}
 	for r := range rows.rows {
 		row := rows.data[r*rows.stride : r*rows.stride+rows.cols]
 		a.run(row, row, channel+r)

@@ -271,14 +271,22 @@ func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
 	if v.left != nil {
 		high := padRows(v.filters)
 		multiplyPacked(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]), any(columns).(matrix[float32]), any(dst).(matrix[float32]),
-			v.from[g*high:(g+1)*high])
-	} else {
-		start(dst, v.bias, g*v.filters)
-		v.times(weights, columns, dst)
+			v.from[g*high:(g+1)*high], v.end(g))
+		return
 	}
+	start(dst, v.bias, g*v.filters)
+	v.times(weights, columns, dst)
 	if v.then != nil {
 		v.then.apply(any(dst).(matrix[float32]), g*v.filters)
 	}
+}
+
+// end returns the work of the operators that follow on a part of group g's output.
+func (v *convolution[T]) end(g int) func(part matrix[float32], row, col int) {
+	if v.then == nil {
+		return nil
+	}
+	return func(part matrix[float32], row, _ int) { v.then.apply(part, g*v.filters+row) }
 }
 
 // start fills each row of dst with its bias, that of row 0 being bias[from], or zeros where there is none.

@@ -141,6 +141,7 @@ func (m *maskedTaps) run(v *convolution[float32]) {
 				f.start = v.bias[channel]
 			}
 			tapSumsMasked(m, dst, src, v.weights[channel*v.taps:(channel+1)*v.taps], &f)
+			v.then.bend(dst)
 		}
 	})
 }

@@ -37,7 +37,7 @@ var packPool = sync.Pool{New: func() any {
 }}
 
 // multiplyPanels is multiply in panels, for any numbers: nothing is skipped.
-func multiplyPanels(a, b, c matrix[float32]) { multiplyPacked(nil, a, b, c, nil) }
+func multiplyPanels(a, b, c matrix[float32]) { multiplyPacked(nil, a, b, c, nil, nil) }
 
 // packLeft copies a to dst, of packedLen numbers, for every product that a is the left operand of.
 func packLeft(dst []float32, a matrix[float32]) {
@@ -103,8 +103,9 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
 }
 
 // multiplyPacked is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it goes. Where from is not nil, c is
-// set to the product plus from, of which each row has a number, with room for whole panels.
-func multiplyPacked(left []float32, a, b, c matrix[float32], from []float32) {
+// set to the product plus from, of which each row has a number, with room for whole panels. Where end is not nil, it is called with
+// each part of c that is done, and with its first row, while that is in the cache.
+func multiplyPacked(left []float32, a, b, c matrix[float32], from []float32, end func(part matrix[float32], row, col int)) {
 	m, n, k := a.rows, b.cols, a.cols
 	p := packPool.Get().(*packs)
 	defer packPool.Put(p)
@@ -123,17 +124,26 @@ func multiplyPacked(left []float32, a, b, c matrix[float32], from []float32) {
 			if from != nil && l == 0 {
 				start = from[i:]
 			}
-			j := 0
-			if stridedPanels && m <= fewRows && !b.trans {
-				// An operand that is read a few times is read where it lies.
-				for ; j+panelCols <= n || j < n && !wholePanels(); j += panelCols {
-					p.panel(at, b.data[l*b.stride+j:], b.stride, d, c.part(i, j, h, min(panelCols, n-j)), start)
+			// An operand that is read a few times is read where it lies.
+			inPlace := stridedPanels && m <= fewRows && !b.trans
+			for j := 0; j < n; j += panelCols {
+				w := min(panelCols, n-j)
+				part := c.part(i, j, h, w)
+				if inPlace && (w == panelCols || !wholePanels()) {
+					p.panel(at, b.data[l*b.stride+j:], b.stride, d, part, start)
+				} else {
+					if inPlace || j%panelWidth == 0 {
+						packColumns(p.b, b.part(l, j, d, min(panelWidth, n-j)))
+					}
+					q := j % panelWidth
+					if inPlace {
+						q = 0
+					}
+					p.panel(at, p.b[q*d:(q+panelCols)*d], panelCols, d, part, start) // a panel of b stays in the first-level cache
 				}
-			}
-			for ; j < n; j += panelWidth {
-				w := min(panelWidth, n-j)
-				packColumns(p.b, b.part(l, j, d, w))
-				p.block(at, d, c.part(i, j, h, w), start)
+				if end != nil && l+d == k {
+					end(part, i, j)
+				}
 			}
 		}
 	}
@@ -146,7 +156,7 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 	if !stridedPanels {
 		clear(c[:m*stride])
 		multiplyPacked(a, matrix[float32]{rows: m, cols: k}, matrix[float32]{data: b, rows: k, cols: n, stride: stride},
-			matrix[float32]{data: c, rows: m, cols: n, stride: stride}, nil)
+			matrix[float32]{data: c, rows: m, cols: n, stride: stride}, nil, nil)
 		return
 	}
 	for l := 0; l < k; l += panelDepth {
@@ -165,14 +175,8 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 // noBias is what sums of eight rows begin at that are no continuation.
 var noBias [panelRows]float32
 
-// block adds the product of the copies, left and p.b, over d elements of the inner axis, to c.
-func (p *packs) block(left []float32, d int, c matrix[float32], from []float32) {
-	for q := 0; q < c.cols; q += panelCols { // a panel of b stays in the first-level cache
-		p.panel(left, p.b[q*d:(q+panelCols)*d], panelCols, d, c.part(0, q, c.rows, min(panelCols, c.cols-q)), from)
-	}
-}
-
-// panel is block of one panel of b, whose rows lie bs apart.
+// panel adds the product of left, over d elements of the inner axis, and a panel of b, whose rows lie bs apart, to c, or sets c to
+// it plus from.
 func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	v := c.cols
 	var start []float32

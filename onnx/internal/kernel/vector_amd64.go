@@ -9,6 +9,44 @@ import (
 // way there and back.
 const winogradLeast = 16
 
+// ending is the work of finishZ on rows of n numbers, which lie stride bytes apart: dst = curve(scale src + shift + add), where add may
+// be nil. Scales and shifts of two rows are step bytes apart, rows of add further.
+type ending struct {
+	dst, src, add, scale, shift *float32
+	rows, n                     int
+	stride, further, step       int
+	curve                       curve
+	lo, hi                      float32
+}
+
+var unchanged = [2]float32{1, negativeZero}
+
+// curveRow sets dst to the curve of src, or returns false.
+func curveRow(c curve, dst, src []float32) bool {
+	if !haveAVX512 || len(src) == 0 {
+		return len(src) == 0
+	}
+	_ = dst[len(src)-1]
+	finishZ(&ending{dst: &dst[0], src: &src[0], scale: &unchanged[0], shift: &unchanged[1], rows: 1, n: len(src), curve: c})
+	return true
+}
+
+// finishRows is apply of a, or returns false.
+func finishRows(a *after, rows matrix[float32], channel int) bool {
+	if !haveAVX512 || rows.rows == 0 || rows.cols == 0 {
+		return false
+	}
+	_ = rows.data[(rows.rows-1)*rows.stride+rows.cols-1]
+	e := ending{dst: &rows.data[0], src: &rows.data[0], scale: &unchanged[0], shift: &unchanged[1], rows: rows.rows, n: rows.cols,
+		stride: 4 * rows.stride, curve: a.curve, lo: a.lo, hi: a.hi}
+	if a.scale != nil {
+		_, _ = a.scale[channel+rows.rows-1], a.shift[channel+rows.rows-1]
+		e.scale, e.shift, e.step = &a.scale[channel], &a.shift[channel], 4
+	}
+	finishZ(&e)
+	return true
+}
+
 // limit is limitGo.
 func limit(dst, src []float32, scale, shift, lo, hi float32) {
 	if !havePanels {
@@ -209,3 +247,6 @@ func largestY(n int, src *float32, to *[8]float32)
 
 //go:noescape
 func quotientY(n int, dst, src *float32, of *quotient)
+
+//go:noescape
+func finishZ(e *ending)

@@ -444,3 +444,141 @@ loop:
 	JNZ          loop
 	VZEROUPPER
 	RET
+
+// What the end of a row is made of, each in every lane: see exps in vector_amd64.s for exponentials; 1/6, -1.
+DATA ends<>+0(SB)/4, $0.166666666666666667
+DATA ends<>+4(SB)/4, $-1.0
+GLOBL ends<>(SB), RODATA|NOPTR, $8
+
+// POWER adds the next coefficient of an exponential to Z1 Z2.
+#define POWER(coefficient) VFMADD213PS coefficient, Z1, Z2
+
+// func finishZ(e *ending)
+//
+// AX the curve, R9 rows left, R10 columns of a row, SI and DI source and destination and R8 their stride in bytes, R11 and R12 what is
+// added and its stride, R13 and BX scales and shifts and DX the step between them, CX the column, R15 columns left; K1 the columns of a
+// vector, K2 those of the last. Z0 is the number, Z1 to Z3 are the curve's, Z4 to Z7 scale, shift and bounds, Z16 to Z31 constants.
+TEXT ·finishZ(SB), NOSPLIT, $0-8
+	MOVQ         e+0(FP), AX
+	MOVQ         0(AX), DI
+	MOVQ         8(AX), SI
+	MOVQ         16(AX), R11
+	MOVQ         24(AX), R13
+	MOVQ         32(AX), BX
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	MOVQ         56(AX), R8
+	MOVQ         64(AX), R12
+	MOVQ         72(AX), DX
+	VBROADCASTSS 88(AX), Z6
+	VBROADCASTSS 92(AX), Z7
+	MOVQ         80(AX), AX
+	MOVQ         R10, CX
+	ANDQ         $15, CX
+	MOVL         $1, R15
+	SHLL         CX, R15
+	DECL         R15
+	KMOVW        R15, K2
+	VBROADCASTSS ends<>+0(SB), Z16
+	VBROADCASTSS ends<>+4(SB), Z17
+	VXORPS       Z18, Z18, Z18
+	VBROADCASTSS exps<>+0(SB), Z19
+	VBROADCASTSS exps<>+4(SB), Z20
+	VBROADCASTSS exps<>+8(SB), Z21
+	VBROADCASTSS exps<>+12(SB), Z22
+	VBROADCASTSS exps<>+16(SB), Z23
+	VBROADCASTSS exps<>+20(SB), Z24
+	VBROADCASTSS exps<>+24(SB), Z25
+	VBROADCASTSS exps<>+28(SB), Z26
+	VBROADCASTSS exps<>+32(SB), Z27
+	VBROADCASTSS exps<>+36(SB), Z28
+	VBROADCASTSS exps<>+40(SB), Z29
+	VBROADCASTSS exps<>+44(SB), Z30
+	VPBROADCASTD exps<>+48(SB), Z31
+
+row:
+	VBROADCASTSS (R13), Z4
+	VBROADCASTSS (BX), Z5
+	XORQ         CX, CX
+	MOVQ         R10, R15
+
+column:
+	KXNORW K1, K1, K1
+	CMPQ   R15, $16
+	JGE    whole
+	KMOVW  K2, K1
+
+whole:
+	VMOVUPS.Z (SI)(CX*4), K1, Z0
+	VMULPS    Z4, Z0, Z0
+	VADDPS    Z5, Z0, Z0
+	TESTQ     R11, R11
+	JEQ       added
+	VMOVUPS.Z (R11)(CX*4), K1, Z1
+	VADDPS    Z1, Z0, Z0
+
+added:
+	CMPQ   AX, $1
+	JGT    exponential
+	JEQ    hard
+	VMAXPS Z0, Z6, Z0
+	VMINPS Z0, Z7, Z0
+	JMP    write
+
+hard:
+	VMULPS Z16, Z0, Z1
+	VADDPS Z29, Z1, Z1
+	VMAXPS Z1, Z18, Z1
+	VMINPS Z1, Z30, Z1
+	VMULPS Z1, Z0, Z0
+	JMP    write
+
+exponential:
+	VMULPS       Z17, Z0, Z1
+	VMINPS       Z1, Z19, Z1
+	VMAXPS       Z1, Z20, Z1
+	VMULPS       Z21, Z1, Z3
+	VRNDSCALEPS  $0, Z3, Z3
+	VFNMADD231PS Z22, Z3, Z1
+	VFNMADD231PS Z23, Z3, Z1
+	VMOVAPS      Z24, Z2
+	POWER(Z25)
+	POWER(Z26)
+	POWER(Z27)
+	POWER(Z28)
+	POWER(Z29)
+	POWER(Z30)
+	POWER(Z30)
+	VCVTPS2DQ    Z3, Z3
+	VPSRAD       $1, Z3, Z1
+	VPSUBD       Z1, Z3, Z3
+	VPADDD       Z31, Z1, Z1
+	VPADDD       Z31, Z3, Z3
+	VPSLLD       $23, Z1, Z1
+	VPSLLD       $23, Z3, Z3
+	VMULPS       Z1, Z2, Z2
+	VMULPS       Z3, Z2, Z2
+	VADDPS       Z30, Z2, Z2
+	VDIVPS       Z2, Z30, Z1
+	CMPQ         AX, $2
+	JEQ          sigmoid
+	VMULPS       Z1, Z0, Z0
+	JMP          write
+
+sigmoid:
+	VMOVAPS Z1, Z0
+
+write:
+	VMOVUPS Z0, K1, (DI)(CX*4)
+	ADDQ    $16, CX
+	SUBQ    $16, R15
+	JGT     column
+	ADDQ    R8, SI
+	ADDQ    R8, DI
+	ADDQ    R12, R11
+	ADDQ    DX, R13
+	ADDQ    DX, BX
+	DECQ    R9
+	JNZ     row
+	VZEROUPPER
+	RET

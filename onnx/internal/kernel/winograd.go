@@ -193,6 +193,7 @@ func (i winogradItem) finish(m, pair []float32) {
 					copy(dst[(2*line+h)*width:][:width], pair[h*len(pair)/2:])
 				}
 			}
+			i.v.then.bend(dst[2*i.first*width : min(2*i.last, height)*width])
 		}
 	}
 }
