@@ -57,6 +57,9 @@ func newMaskedTaps(w window, in, out []int) *maskedTaps {
 			reads = append(reads, inside)
 		}
 	}
+	if m.len == 0 { // all taps lie in the padding
+		return nil
+	}
 	all := make([]bool, pos)
 	fillRange(all, true)
 	reads = append(reads, all)

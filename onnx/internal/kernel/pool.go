@@ -15,7 +15,7 @@ func init() {
 		Def{Op: "AveragePool", Since: 1, Half: true, New: newAveragePool},
 		Def{Op: "LpPool", Since: 2, Half: true, New: newLpPool},
 		Def{Op: "GlobalMaxPool", Since: 1, Half: true, New: newGlobal(maximum)},
-		Def{Op: "GlobalAveragePool", Since: 1, Half: true, New: newGlobal(average)},
+		Def{Op: "GlobalAveragePool", Since: 1, Half: true, New: newGlobalAverage},
 		Def{Op: "GlobalLpPool", Since: 2, Half: true, New: newGlobalLp},
 	)
 }
@@ -303,18 +303,47 @@ func maximum(v []float64) float64 {
 	return m
 }
 
-func average(v []float64) float64 {
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	return sum / float64(len(v))
-}
-
 // newGlobal: x [n, c, in...] gives [n, c, 1, ..., 1].
 func newGlobal(f func([]float64) float64) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
-		return numeric(s, globalPool[float32](f), globalPool[float64](f))
+		return numeric(s, globalPool(widened[float32](f)), globalPool(widened[float64](f)))
+	}
+}
+
+// newGlobalAverage sums in float64.
+func newGlobalAverage(s *Spec) (Kernel, error) {
+	return numeric(s, globalPool(mean[float32]), globalPool(mean[float64]))
+}
+
+// sumLanes is how many sums mean keeps side by side.
+const sumLanes = 32
+
+// mean returns the mean of v: of every 32nd number a sum, and the sum of those.
+func mean[T floating](v []T) float64 {
+	var lanes [sumLanes]float64
+	done := 0
+	if v, ok := any(v).([]float32); ok {
+		done = laneSums(&lanes, v)
+	}
+	for i, x := range v[done:] {
+		lanes[i%sumLanes] += float64(x)
+	}
+	for n := sumLanes / 2; n > 0; n /= 2 {
+		for i := range n {
+			lanes[i] += lanes[i+n]
+		}
+	}
+	return lanes[0] / float64(len(v))
+}
+
+// widened is f of numbers in float64.
+func widened[T floating](f func([]float64) float64) func([]T) float64 {
+	return func(v []T) float64 {
+		wide := make([]float64, len(v))
+		for i, x := range v {
+			wide[i] = float64(x)
+		}
+		return f(wide)
 	}
 }
 
@@ -327,10 +356,10 @@ func newGlobalLp(s *Spec) (Kernel, error) {
 		}
 		return math.Pow(sum, 1/p)
 	}
-	return numeric(s, globalPool[float32](f), globalPool[float64](f))
+	return numeric(s, globalPool(widened[float32](f)), globalPool(widened[float64](f)))
 }
 
-func globalPool[T floating](f func([]float64) float64) Kernel {
+func globalPool[T floating](f func([]T) float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
 		if len(xs) < 2 {
@@ -350,12 +379,8 @@ func globalPool[T floating](f func([]float64) float64) Kernel {
 		}
 		x, o := data[T](c.In[0]), data[T](out)
 		c.Parallel(len(o), size, func(lo, hi int) {
-			buf := make([]float64, size)
 			for i := lo; i < hi; i++ {
-				for j, v := range x[i*size : (i+1)*size] {
-					buf[j] = float64(v)
-				}
-				o[i] = T(f(buf))
+				o[i] = T(f(x[i*size : (i+1)*size]))
 			}
 		})
 		return nil

@@ -47,6 +47,16 @@ func finishRows(a *after, rows matrix[float32], channel int) bool {
 	return true
 }
 
+// laneSums adds to lanes the numbers of v in turn, as far as there are whole rounds of them, and returns how many those are.
+func laneSums(lanes *[sumLanes]float64, v []float32) int {
+	n := len(v) / sumLanes * sumLanes
+	if !haveAVX512 || n == 0 {
+		return 0
+	}
+	laneSumsZ(n, &v[0], lanes)
+	return n
+}
+
 // limit is limitGo.
 func limit(dst, src []float32, scale, shift, lo, hi float32) {
 	if !havePanels {
@@ -250,3 +260,6 @@ func quotientY(n int, dst, src *float32, of *quotient)
 
 //go:noescape
 func finishZ(e *ending)
+
+//go:noescape
+func laneSumsZ(n int, src *float32, lanes *[sumLanes]float64)

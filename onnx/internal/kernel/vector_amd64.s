@@ -582,3 +582,34 @@ write:
 	JNZ     row
 	VZEROUPPER
 	RET
+
+// func laneSumsZ(n int, src *float32, lanes *[32]float64)
+//
+// CX numbers left, of which n is a multiple of 32, SI the source, DI the lanes; Z0 to Z3 sums, Z4 to Z7 numbers in float64.
+TEXT ·laneSumsZ(SB), NOSPLIT, $0-24
+	MOVQ    n+0(FP), CX
+	MOVQ    src+8(FP), SI
+	MOVQ    lanes+16(FP), DI
+	VMOVUPD (DI), Z0
+	VMOVUPD 64(DI), Z1
+	VMOVUPD 128(DI), Z2
+	VMOVUPD 192(DI), Z3
+
+round:
+	VCVTPS2PD (SI), Z4
+	VCVTPS2PD 32(SI), Z5
+	VCVTPS2PD 64(SI), Z6
+	VCVTPS2PD 96(SI), Z7
+	VADDPD    Z4, Z0, Z0
+	VADDPD    Z5, Z1, Z1
+	VADDPD    Z6, Z2, Z2
+	VADDPD    Z7, Z3, Z3
+	ADDQ      $128, SI
+	SUBQ      $32, CX
+	JNZ       round
+	VMOVUPD   Z0, (DI)
+	VMOVUPD   Z1, 64(DI)
+	VMOVUPD   Z2, 128(DI)
+	VMOVUPD   Z3, 192(DI)
+	VZEROUPPER
+	RET
