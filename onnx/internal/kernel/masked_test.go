@@ -56,7 +56,7 @@ func TestMaskedTaps(t *testing.T) {
 		rest := slices.Clone(got[len(want):])
 		tapSumsMasked(m, got[:len(want)], src, weights, &f)
 		if !same(got[:len(want)], want) || !same(got[len(want):], rest) {
-			t.Fatalf("%v by %+v: %v, want %v", in, w, got, append(want, rest...))
+			t.Fatalf("%v by %+v: %v, want %v", in, w, got, slices.Concat(want, rest))
 		}
 	}
 	if done < 300 || len(lengths) < 16 {

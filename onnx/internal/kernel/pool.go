@@ -14,7 +14,7 @@ func init() {
 		Def{Op: "MaxPool", Since: 1, Half: true, New: newMaxPool},
 		Def{Op: "AveragePool", Since: 1, Half: true, New: newAveragePool},
 		Def{Op: "LpPool", Since: 2, Half: true, New: newLpPool},
-		Def{Op: "GlobalMaxPool", Since: 1, Half: true, New: newGlobal(maximum)},
+		Def{Op: "GlobalMaxPool", Since: 1, Half: true, New: newGlobalMax},
 		Def{Op: "GlobalAveragePool", Since: 1, Half: true, New: newGlobalAverage},
 		Def{Op: "GlobalLpPool", Since: 2, Half: true, New: newGlobalLp},
 	)
@@ -303,16 +303,16 @@ func maximum(v []float64) float64 {
 	return m
 }
 
-// newGlobal: x [n, c, in...] gives [n, c, 1, ..., 1].
-func newGlobal(f func([]float64) float64) func(*Spec) (Kernel, error) {
-	return func(s *Spec) (Kernel, error) {
-		return numeric(s, globalPool(widened[float32](f)), globalPool(widened[float64](f)))
-	}
+// globalPools: x [n, c, in...] gives [n, c, 1, ..., 1].
+func globalPools(s *Spec, f32 func([]float32) float64, f64 func([]float64) float64) (Kernel, error) {
+	return numeric(s, globalPool(f32), globalPool(f64))
 }
+
+func newGlobalMax(s *Spec) (Kernel, error) { return globalPools(s, widened[float32](maximum), maximum) }
 
 // newGlobalAverage sums in float64.
 func newGlobalAverage(s *Spec) (Kernel, error) {
-	return numeric(s, globalPool(mean[float32]), globalPool(mean[float64]))
+	return globalPools(s, mean[float32], mean[float64])
 }
 
 // sumLanes is how many sums mean keeps side by side.
@@ -356,7 +356,7 @@ func newGlobalLp(s *Spec) (Kernel, error) {
 		}
 		return math.Pow(sum, 1/p)
 	}
-	return numeric(s, globalPool(widened[float32](f)), globalPool(widened[float64](f)))
+	return globalPools(s, widened[float32](f), f)
 }
 
 func globalPool[T floating](f func([]T) float64) Kernel {

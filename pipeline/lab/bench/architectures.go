@@ -163,7 +163,8 @@ func mobileNetV3() (*onnx.Model, error) {
 		{size: 3, wide: 16, out: 16, stride: 1}, {size: 3, wide: 64, out: 24, stride: 2}, {size: 3, wide: 72, out: 24, stride: 1},
 		{size: 5, wide: 72, out: 40, stride: 2, squeeze: 24}, {size: 5, wide: 120, out: 40, stride: 1, squeeze: 32},
 		{size: 5, wide: 120, out: 40, stride: 1, squeeze: 32}, {size: 3, wide: 240, out: 80, stride: 2}, {size: 3, wide: 200, out: 80, stride: 1},
-		{size: 3, wide: 184, out: 80, stride: 1}, {size: 3, wide: 184, out: 80, stride: 1}, {size: 3, wide: 480, out: 112, stride: 1, squeeze: 120},
+		{size: 3, wide: 184, out: 80, stride: 1}, {size: 3, wide: 184, out: 80, stride: 1},
+		{size: 3, wide: 480, out: 112, stride: 1, squeeze: 120},
 		{size: 3, wide: 672, out: 112, stride: 1, squeeze: 168}, {size: 5, wide: 672, out: 160, stride: 2, squeeze: 168},
 		{size: 5, wide: 960, out: 160, stride: 1, squeeze: 240}, {size: 5, wide: 960, out: 160, stride: 1, squeeze: 240},
 	} {
@@ -176,15 +177,16 @@ func mobileNetV3() (*onnx.Model, error) {
 	return l.done(hard(l.conv(x, 960, 1280, 1, 1, 1)), 1280)
 }
 
-// efficientNetB0 builds the network of Tan and Le 2019, "EfficientNet: rethinking model scaling for convolutional neural networks", table 1.
+// efficientNetB0 builds the network of Tan and Le 2019, "EfficientNet: rethinking model scaling for convolutional neural networks",
+// table 1.
 func efficientNetB0() (*onnx.Model, error) {
 	l, x := newLayers("efficientnet-b0")
 	sigmoid := func(x build.Ref) build.Ref { return l.Op("Sigmoid", []build.Ref{x}) }
 	silu := func(x build.Ref) build.Ref { return l.Mul(x, sigmoid(x)) }
 	x = silu(l.conv(x, 3, 32, 3, 2, 1))
 	in := 32
-	for _, s := range []struct{ t, size, c, n, s int }{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2}, {6, 5, 40, 2, 2}, {6, 3, 80, 3, 2}, {6, 5, 112, 3, 1},
-		{6, 5, 192, 4, 2}, {6, 3, 320, 1, 1}} {
+	for _, s := range []struct{ t, size, c, n, s int }{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2}, {6, 5, 40, 2, 2}, {6, 3, 80, 3, 2},
+		{6, 5, 112, 3, 1}, {6, 5, 192, 4, 2}, {6, 3, 320, 1, 1}} {
 		for i := range s.n {
 			b := inverted{size: s.size, wide: in * s.t, out: s.c, stride: 1, squeeze: in / 4, act: silu, inner: silu, gate: sigmoid}
 			if i == 0 {
