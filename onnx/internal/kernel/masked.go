@@ -74,7 +74,7 @@ func newMaskedTaps(w window, in, out []int) *maskedTaps {
 	return m
 }
 
-// planar returns what a window says of two axes, the first of them fill where it has one alone.
+// planar returns a window's numbers of two axes, the first of them fill where it has one alone.
 func planar(v []int, fill int) (two [2]int) {
 	two[0] = fill
 	copy(two[2-len(v):], v)

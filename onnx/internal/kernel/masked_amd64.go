@@ -3,7 +3,7 @@ package kernel
 // haveMasks says that tapSumsMasked is there.
 func haveMasks() bool { return haveAVX512 }
 
-// tapSumsMasked sets dst to the finished sums of weights times what the taps of m read of src.
+// tapSumsMasked sets dst to the finished sums of weights times the elements of src that the taps of m read.
 func tapSumsMasked(m *maskedTaps, dst, src, weights []float32, f *finishing) {
 	groups := (len(dst) + maskedGroup - 1) / maskedGroup
 	_, _ = weights[len(m.offsets)-1], m.masks[groups*(len(m.offsets)+1)*4-1]

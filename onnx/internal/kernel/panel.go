@@ -172,7 +172,7 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 	}
 }
 
-// noBias is what sums of eight rows begin at that are no continuation.
+// noBias is the start of the sums of eight rows where there is no bias.
 var noBias [panelRows]float32
 
 // panel adds the product of left, over d elements of the inner axis, and a panel of b, whose rows lie bs apart, to c, or sets c to
