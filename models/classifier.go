@@ -30,6 +30,8 @@ type ClassifierParts struct {
 	// Widening, if not 0, adds low and high from the heads: mean and standard deviation of a probability's log-odds over them, the second
 	// times Widening for the tempering of their draws and for 90% of a normal.
 	Widening float64
+	// Shift, if not nil, adds the input shift and the output estimated_shift ([WithShift]), which want Coordinates of a conjugate predictor.
+	Shift *ShiftParts
 }
 
 // NewClassifier builds the model that predicts: preprocessing, extractor, coordinates, S heads and the mean of their
@@ -43,6 +45,7 @@ type ClassifierParts struct {
 //	low, high [n, C] float32          bounds of 90% intervals for p given infinite data; only where the method has them
 //	samples [n, S, C] float32         p_s; only with Samples
 //	set [n, C] bool                   prediction set; only after [WithSets]
+//	estimated_shift [dx] float32      shift of the images of a call, for the input shift [dx]; only with Shift
 //
 // f supplies the manifest fields that only the caller knows; Kind, Dx, C and S are filled in.
 func NewClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
@@ -86,6 +89,11 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 		return err
 	}
 	dx := weights.Shape[0]
+	if p.Shift != nil {
+		if p.Coordinates, err = WithShift(p.Coordinates, *p.Shift); err != nil {
+			return nil, err
+		}
+	}
 	if p.Coordinates != nil {
 		in := p.Coordinates.Graph.Inputs
 		if len(in) != 1 || len(in[0].Shape) != 2 || !in[0].Shape[1].IsKnown() {
@@ -194,9 +202,12 @@ func document(g *onnx.Graph, f Manifest) {
 		"mutual_information": "Mutual information of class and posterior sample in nats: the part of the entropy that more data would lower.",
 		"low":                "Lower end of the 90% interval of each probability, given infinite data of these classes.",
 		"high":               "Upper end of the 90% interval of each probability, given infinite data of these classes.",
-		"samples":            "Probability of each class for each sample of the posterior: image, sample, class.",
+		ShiftOutput: "Shift of softened features that the images of this call have in common, by expectation and maximization without labels: " +
+			"feed it as shift with images of the same camera.",
+		"samples": "Probability of each class for each sample of the posterior: image, sample, class.",
 	}
-	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Outputs} {
+	about[ShiftInput] = "Shift of the camera that took the images, of " + ShiftOutput + "; 0 is that of the clients on average."
+	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Optional, g.Outputs} {
 		for i := range vs {
 			v := &vs[i]
 			if v.Doc = about[v.Name]; v.Name != "images" {

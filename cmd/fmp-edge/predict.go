@@ -34,6 +34,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
 		pixels := f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
 		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
+		camera := f.String("adapt", "", "folder of images without labels of the camera that took IMAGES: its shift is left out")
 		asJSON := f.Bool("json", false, "print JSON")
 		asCSV := f.Bool("csv", false, "print CSV")
 		signerFlags(f)
@@ -73,6 +74,11 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			if err := checkSigned(f, *model, c.Manifest.Digest, nil); err != nil {
 				return err
 			}
+			if *camera != "" {
+				if err := adapt(ctx, c, *camera, *pixels, *onBad == "skip"); err != nil {
+					return refused("predict", err)
+				}
+			}
 			p, err := classify.NewPrinter(out, c, format, *reject)
 			if err != nil {
 				return refused("predict", err)
@@ -104,6 +110,19 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			return p.Close()
 		}
 	},
+}
+
+func adapt(ctx context.Context, c *classify.Classifier, path string, pixels int, skip bool) error {
+	src, _, err := c.Source(path, imagefile.Options{Optional: true, MaxPixels: pixels})
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	_, bad, err := c.Adapt(ctx, src, skip)
+	if err == nil && !skip {
+		err = errors.Join(bad...)
+	}
+	return err
 }
 
 func predictRows(ctx context.Context, c *classify.Classifier, path string, p *classify.Printer) error {

@@ -126,16 +126,7 @@ func formatOf(asJSON, asCSV bool) (classify.Format, error) {
 	return classify.Table, nil
 }
 
-func newPredictCommand() *cobra.Command {
-	var asJSON, asCSV bool
-	var listen, folder string
-	var reject, risk, level float64
-	var images imageFlags
-	cfg := settings.Default[engineSettings]()
-	cmd := &cobra.Command{
-		Use:   "predict CLASSIFIER [IMAGES]",
-		Short: "Classify images with the classifier that fmp pool wrote",
-		Long: `Print, for every image, the most probable class with its probability, the second, and the disagreement of the
+const predictHelp = `Print, for every image, the most probable class with its probability, the second, and the disagreement of the
 classifier's heads (mutual information in nats: the part of the uncertainty that more data would lower).
 
 IMAGES is one image (` + imagefile.Formats + `), a folder of them, a .csv of paths, an IDX file of
@@ -148,11 +139,26 @@ measures it). --reject 0.9 marks those below with a ? and counts them: they are 
 A classifier that fmp calibrate wrote prints each image's prediction set. --error 0.05 then takes the --reject below which
 too many answers would be wrong: with a probability of 95% over the calibration images, at most 5% of answers are.
 
+Where fmp pool found clients whose cameras differ, --adapt takes a folder of images of one further camera, some dozen without labels, and
+leaves out of IMAGES what sets that camera apart (fmp pool --for CLIENT is for a client of the round).
+
 --listen answers requests on this machine in place of IMAGES: the Open Inference Protocol (/v2), images as they are (/v1/predict), and a
-page to drop photographs on, at /.`,
+page to drop photographs on, at /.`
+
+func newPredictCommand() *cobra.Command {
+	var asJSON, asCSV bool
+	var listen, folder, camera string
+	var reject, risk, level float64
+	var images imageFlags
+	cfg := settings.Default[engineSettings]()
+	cmd := &cobra.Command{
+		Use:   "predict CLASSIFIER [IMAGES]",
+		Short: "Classify images with the classifier that fmp pool wrote",
+		Long:  predictHelp,
 		Example: `  fmp predict classifier.onnx photo.jpg
   fmp predict --listen 127.0.0.1:8080 classifier.onnx
   fmp predict classifier.onnx photos/ --reject 0.9
+  fmp predict classifier.onnx photos/ --adapt photos/
   fmp predict classifier.onnx photos/ --csv > predictions.csv
   fmp predict classifier.onnx test-images-idx3-ubyte --count 100 --json`,
 	}
@@ -169,6 +175,7 @@ page to drop photographs on, at /.`,
 	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong answers "+
 		"at this `SHARE` or below, with a probability of 95%; wants a classifier of fmp calibrate")
 	levelFlag(cmd, &level)
+	fl.StringVar(&camera, "adapt", "", "`IMAGES` without labels, of the camera that took the images to classify: its shift is left out")
 	fl.BoolVar(&asJSON, "json", false, "print JSON: the classes, and for each image all probabilities")
 	fl.BoolVar(&asCSV, "csv", false, "print CSV")
 	fl.StringVar(&listen, "listen", "", "answer requests on a loopback `HOST:PORT` (port 0: a free one) in place of IMAGES")
@@ -179,6 +186,9 @@ page to drop photographs on, at /.`,
 			return err
 		}
 		if listen != "" {
+			if camera != "" {
+				return usageErrorf("--adapt goes with IMAGES of one camera, not with --listen")
+			}
 			return servePredictions(cmd, cfg, args[0], listen, folder)
 		}
 		if folder != "" {
@@ -193,6 +203,11 @@ page to drop photographs on, at /.`,
 			return err
 		}
 		defer closeAll()
+		if camera != "" {
+			if err := adapt(cmd, c, camera, images); err != nil {
+				return err
+			}
+		}
 		if cmd.Flags().Changed("error") {
 			if reject, err = answerable(cmd, c, reject, risk); err != nil {
 				return usageError(err)
@@ -204,6 +219,37 @@ page to drop photographs on, at /.`,
 		})
 	}
 	return cmd
+}
+
+// adapt makes a classifier that of the camera that took the images (or the feature rows, .npy) of a path.
+func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags) error {
+	if strings.HasSuffix(strings.ToLower(path), ".npy") {
+		rows, err := npy.Load(path)
+		if err == nil {
+			rows, err = classify.FeatureRows(rows)
+		}
+		if err == nil {
+			err = c.AdaptRows(cmd.Context(), rows)
+		}
+		return usageError(err)
+	}
+	skip, err := skipBad(f.onBad)
+	if err != nil {
+		return err
+	}
+	src, _, err := c.Source(path, imagefile.Options{MaxPixels: f.limit, Optional: true})
+	if err != nil {
+		return usageError(err)
+	}
+	defer src.Close()
+	n, bad, err := c.Adapt(cmd.Context(), src, skip)
+	if err == nil && !skip {
+		err = errors.Join(bad...)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: adapted to %d images of %s\n", cmd.CommandPath(), n, path)
+	}
+	return usageError(err)
 }
 
 // confidence is the probability, over calibration images, with which --error keeps its promise.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"image"
@@ -51,6 +52,23 @@ func TestClassifierFile(t *testing.T) {
 	pooledFrom(t, "digits-color", path("classifier.onnx"), "--with-samples", "--samples", "7")
 	pooledFrom(t, "digits-color", path("rows.onnx"), "--rows", "--samples", "7")
 	pooledFrom(t, "digits-color", path("heads.npy"), "--samples", "7")
+
+	var photo bytes.Buffer
+	if err := png.Encode(&photo, image.NewGray(image.Rect(0, 0, 9, 9))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path("photo.png"), photo.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ want, args string }{
+		{"states no shifts of cameras", path("photo.png") + " --adapt " + path("photo.png")},
+		{"one camera", "--listen 127.0.0.1:0 --adapt x"},
+	} {
+		all := append([]string{"predict", path("classifier.onnx")}, strings.Fields(c.args)...)
+		if code, _, errs := runFMP(t, all...); code != exitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("predict %s: exit code %d, %s; want %q", c.args, code, errs, c.want)
+		}
+	}
 
 	const n, side = 12, 32
 	pixels := make([]uint8, n*side*side*3)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fmp/models"
 	"fmp/onnx"
 )
 
@@ -26,6 +27,9 @@ func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 		tensors []onnx.ValueInfo
 	}{{"input", g.Inputs}, {"output", g.Outputs}} {
 		for _, v := range side.tensors {
+			if v.Name == models.ShiftOutput { // of a batch, which Triton makes of several requests
+				continue
+			}
 			if err := tritonTensor(&b, side.field, v, labels && v.Name == "probabilities"); err != nil {
 				return nil, err
 			}

@@ -28,6 +28,8 @@ type Classifier struct {
 
 	session engine.Session
 	outputs []string
+	engine  engine.Engine
+	whole   *onnx.Model // with all outputs, where it can be adapted
 }
 
 // Outputs of a classifier, as models.NewClassifier names them; some may be missing.
@@ -70,7 +72,7 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 		}
 		return nil, fmt.Errorf("it is %s; want the classifier that fmp pool writes", kind)
 	}
-	c := &Classifier{Manifest: f, Batch: 8}
+	c := &Classifier{Manifest: f, Batch: 8, engine: eng}
 	m, err := models.FixedSize(m, f) // images are resized here, and need not be resized twice
 	if err != nil {
 		return nil, err
@@ -95,12 +97,19 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 	if len(c.outputs) == 0 || c.outputs[0] != probabilities || f.C < 2 {
 		return nil, fmt.Errorf("its outputs are %v, for %d classes; want %s, for 2 classes or more", m.Graph.Outputs, f.C, probabilities)
 	}
-	// Outputs that are not read need not be computed.
-	m = onnx.Clone(m)
-	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool { return !slices.Contains(c.outputs, v.Name) })
-	pass.RemoveUnused(m.Graph)
-	c.session, err = eng.Load(m)
+	if _, ok := m.Graph.Output(models.ShiftOutput); ok {
+		c.whole = m
+	}
+	c.session, err = c.load(m, c.outputs...)
 	return c, err
+}
+
+// load returns a session for some outputs of a model: others need not be computed.
+func (c *Classifier) load(m *onnx.Model, outputs ...string) (engine.Session, error) {
+	m = onnx.Clone(m)
+	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool { return !slices.Contains(outputs, v.Name) })
+	pass.RemoveUnused(m.Graph)
+	return c.engine.Load(m)
 }
 
 // TakesRows reports whether the classifier takes feature rows instead of images.

@@ -130,6 +130,17 @@ type Posterior struct {
 	offset                []float64 // of the logits, [C]
 }
 
+// Means returns the posterior means of the classes in the predictor's coordinates [C, k].
+func (q *Posterior) Means() *mat.Dense {
+	out := new(mat.Dense)
+	out.Mul(q.Mean, q.g.basis.T())
+	c, _ := out.Dims()
+	for y := range c {
+		floats.Add(out.RawRowView(y), q.Centre)
+	}
+	return out
+}
+
 // penalty is the precision of a head's weights about the Gaussian form's. Heads of classes that scatter more widely than the corpus's (s >
 // 1) are less like it: the variance of their weights grows with s, and with s^2 for intervals.
 const penalty = 60

@@ -37,7 +37,7 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 			return models.NewWideClassifier(*wide, about)
 		}
 	}
-	parts := models.ClassifierParts{Features: features, Heads: r.Ensembles[0].Tensor(), Samples: samples}
+	parts := models.ClassifierParts{Features: features, Heads: r.Ensembles[0].Tensor(), Samples: samples, Shift: r.Shift}
 	if r.Coordinates != nil {
 		g, ok := r.Coordinates.(interface{ Graph() *onnx.Model })
 		if !ok {

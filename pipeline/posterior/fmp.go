@@ -117,6 +117,9 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	r.Effects = a.effects
+	if r.Shift, err = t.shiftParts(f, e, judged); err != nil {
+		return nil, err
+	}
 	if t.in.Samples > 1 {
 		r.Intervals = &conjugateIntervals{f.Conjugate, sample.Drawn{Seen: seen, Heads: e, Latent: t.Latents(f), Uniform: t.strata()}}
 	}

@@ -52,6 +52,8 @@ type Result struct {
 	Sets *models.OriginSets
 	// Effects are the shifts of clients whose camera differs; nil where none does.
 	Effects *effect.Effects
+	// Shift estimates a further client's effect from images without labels; nil where no client has one.
+	Shift *models.ShiftParts
 	// IntervalLimit is the head whose probabilities Intervals should cover, where it is not Limit.
 	IntervalLimit *Theta
 	// Means maps feature rows to the coordinates of uploaded class means; nil where no class means are uploaded.

@@ -34,7 +34,7 @@ var Rivals = []string{"ANN", "FedCGS", "Fed3R", "FedPFT", "LANN"}
 // Images is the number of test images that are corrupted: half are the clients' to draw from, half are scored.
 const Images = 1500
 
-// Unlabelled is the number of images of a domain whose mean a rival's centring takes at a test.
+// Unlabelled is the number of images of a domain whose mean a rival's centring takes at a test, and to which FMP is adapted.
 const Unlabelled = 50
 
 // Options are the settings of a measurement.
@@ -73,7 +73,8 @@ func (s *Scores) add(acc, nll float64) {
 type domain struct {
 	kind   string
 	shift  *score.Shift
-	centre []float32 // mean of Unlabelled images of the part that is not scored
+	seen   []float32 // Unlabelled images of the part that is not scored
+	centre []float32 // their mean
 }
 
 type bench struct {
@@ -94,7 +95,7 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	for i := range p.Data.Shifts {
 		s := &p.Data.Shifts[i]
 		if slices.Contains(Kinds, s.Name) && slices.Contains(Severities, s.Severity) {
-			b.domains = append(b.domains, domain{s.Name, s, nil})
+			b.domains = append(b.domains, domain{s.Name, s, nil, nil})
 		}
 	}
 	if len(b.domains) != len(Kinds)*len(Severities) {
@@ -135,7 +136,14 @@ func (b *bench) fold(ctx context.Context, repeat, without int) error {
 	half := len(of[0].shift.Labels) / 2
 	order := r.Perm(half)
 	for i := range tests {
-		tests[i].centre = b.mean(tests[i], order[:Unlabelled])
+		tests[i].seen, tests[i].centre = nil, make([]float32, b.dx)
+		for _, at := range order[:Unlabelled] {
+			row := tests[i].shift.Features[at*b.dx:][:b.dx]
+			tests[i].seen = append(tests[i].seen, row...)
+			for j, v := range row {
+				tests[i].centre[j] += v / Unlabelled
+			}
+		}
 	}
 	clients, err := b.clients(of, repeat)
 	if err != nil {
@@ -160,17 +168,6 @@ func (b *bench) fold(ctx context.Context, repeat, without int) error {
 		}
 	}
 	return nil
-}
-
-// mean returns the mean of a domain's images of the given numbers.
-func (b *bench) mean(d domain, of []int) []float32 {
-	out := make([]float32, b.dx)
-	for _, i := range of {
-		for j, v := range d.shift.Features[i*b.dx:][:b.dx] {
-			out[j] += v / float32(len(of))
-		}
-	}
-	return out
 }
 
 // clients draws the images of a client of each domain from the first half.
@@ -275,6 +272,19 @@ func (b *bench) sampled(ctx context.Context, name string, in posterior.Input, te
 			return err
 		}
 		b.note(name, known, acc, nll)
+		if in.For > 0 || in.Alike {
+			continue
+		}
+		adapted := r
+		if r.Shift != nil {
+			if adapted, err = r.Adapt(d.seen); err != nil {
+				return err
+			}
+		}
+		if acc, nll, err = b.score(ctx, adapted, d, false); err != nil {
+			return err
+		}
+		b.note(name+", adapted", known, acc, nll)
 	}
 	return nil
 }

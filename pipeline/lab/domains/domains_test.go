@@ -37,8 +37,8 @@ func TestRun(t *testing.T) {
 		of[r.Name] = r
 		t.Logf("%s: %+v %+v", r.Name, r.Known, r.Unknown)
 	}
-	if len(of) != 8 {
-		t.Fatalf("%d rows; want 6 of FMP and 2 of FedCGS", len(of))
+	if len(of) != 10 {
+		t.Fatalf("%d rows; want 8 of FMP and 2 of FedCGS", len(of))
 	}
 	for _, c := range []struct{ below, above string }{
 		{"FMP, for its client", "FMP, all clients alike"},
@@ -48,6 +48,9 @@ func TestRun(t *testing.T) {
 		if a, b := of[c.below].Known, of[c.above].Known; !(a.NLL < b.NLL) || a.ACC < b.ACC-0.02 {
 			t.Errorf("%s is at %+v, %s at %+v", c.below, a, c.above, b)
 		}
+	}
+	if a, b := of["FMP, a client to come, adapted"].Unknown, of["FMP, a client to come"].Unknown; !(a.NLL < b.NLL) {
+		t.Errorf("adapted to images without labels, FMP is at %+v of an unknown kind, and at %+v before", a, b)
 	}
 	if a, b := of["FedCGS, each client centred"].Unknown, of["FedCGS"].Unknown; !(a.NLL < b.NLL) {
 		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v centred", b, a)

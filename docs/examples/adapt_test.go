@@ -1,0 +1,146 @@
+package examples
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// camera writes a drawn photograph of a camera with less contrast and lighter images, or as it is, to a file.
+func camera(t *testing.T, from, to string, other bool) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	im, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := image.NewRGBA(im.Bounds())
+	for y := range im.Bounds().Dy() {
+		for x := range im.Bounds().Dx() {
+			c := color.RGBAModel.Convert(im.At(x, y)).(color.RGBA)
+			if other {
+				for _, v := range []*uint8{&c.R, &c.G, &c.B} {
+					*v = uint8(min(0.8*float64(*v)+30, 255))
+				}
+			}
+			out.SetRGBA(x, y, c)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, out); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAdapt: of six owners two have another camera. A further owner of theirs has, by fmp predict --adapt, fmp-edge predict --adapt and the
+// documented Python, the same probabilities, which are other than without, and more of its photographs are classified well.
+func TestAdapt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs and runs a round")
+	}
+	page, err := os.ReadFile(filepath.Join("..", "federate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile("adapt.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(page, []byte("```python\n"+string(code)+"```\n")) {
+		t.Error("docs/federate.md does not show adapt.py as it is")
+	}
+	dir := t.TempDir()
+	python := snippets(t, dir)[0]
+	env := append(environment(programs(t)), "XDG_CONFIG_HOME="+dir)
+	run := func(args ...string) []byte {
+		cmd := exec.Command("sh", "-c", strings.Join(args, " "))
+		cmd.Dir, cmd.Env = dir, env
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, stderr.String())
+		}
+		return stdout.Bytes()
+	}
+	run("fmp data", "synth", "-o", "drawn", "--photos", "--train", "600", "--test", "240")
+	for _, part := range []string{"train", "test"} {
+		files, err := filepath.Glob(filepath.Join(dir, "drawn", part, "*", "*.png"))
+		if err != nil || len(files) < 60 {
+			t.Fatalf("%d drawn photographs, %v", len(files), err)
+		}
+		for i, file := range files {
+			class, name := filepath.Base(filepath.Dir(file)), filepath.Base(file)
+			switch {
+			case part == "train":
+				camera(t, file, filepath.Join(dir, fmt.Sprint("owner", i%6), class, name), i%6 >= 4)
+			case i%4 == 0:
+				camera(t, file, filepath.Join(dir, "theirs", name), true)
+			default:
+				camera(t, file, filepath.Join(dir, "new", class, class+"-"+name), true)
+			}
+		}
+	}
+	run("fmp fuse", "--dataset", "digits", "-o", "client.onnx")
+	for m := range 6 {
+		run(fmt.Sprintf("fmp-edge compress --model client.onnx --client owner%d -o upload%d owner%d", m, m, m))
+	}
+	out := run("fmp pool --any-size -o classifier.onnx --client-graph client.onnx upload0 upload1 upload2 upload3 upload4 upload5")
+	if !bytes.Contains(out, []byte("2 of 6 clients differ")) {
+		t.Fatalf("no cameras differ:\n%s", out)
+	}
+	plain := run("fmp predict classifier.onnx new --json")
+	adapted := run("fmp predict", "classifier.onnx", "new", "--adapt", "theirs", "--json")
+	want := predictions(t, adapted)
+	if a, b := right(want), right(predictions(t, plain)); a < b-2 {
+		t.Errorf("adapted, %d of %d photographs are classified well; %d before", a, len(want), b)
+	} else {
+		t.Logf("adapted, %d of %d photographs are classified well; %d before", a, len(want), b)
+	}
+	if bytes.Equal(plain, adapted) {
+		t.Error("--adapt changes no probability")
+	}
+	near(t, "fmp-edge", want, predictions(t, run("fmp-edge predict --model classifier.onnx --adapt theirs --json new")), 1e-4)
+	if python.missing != "" {
+		t.Skip(python.missing)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "adapt.py"), code, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "new", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "adapt.py", want, lines(t, run(append([]string{python.program, "adapt.py", "classifier.onnx", "theirs"}, files...)...)), 1e-4)
+}
+
+// right returns the number of photographs, named CLASS-NAME, whose most probable class is theirs.
+func right(of map[string][]float64) (n int) {
+	for file, p := range of {
+		best := 0
+		for c, v := range p {
+			if v > p[best] {
+				best = c
+			}
+		}
+		if strings.HasPrefix(file, fmt.Sprint(best, "-")) {
+			n++
+		}
+	}
+	return n
+}
