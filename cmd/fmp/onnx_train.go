@@ -47,6 +47,8 @@ type tuning struct {
 	heldOut                                float64
 	classes                                int
 	list, asJSON                           bool
+	// finish makes of the trained model the one that is written; nil writes it with the names of its classes.
+	finish func(m *onnx.Model) (*onnx.Model, error)
 }
 
 func newONNXTrainCommand() *cobra.Command {
@@ -115,14 +117,20 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	f.Uint64Var(&o.t.Seed, "seed", 1, "seed of the new head, the order and the variation of images")
 	f.BoolVar(&o.augment.Flip, "flip", true, "mirror images left and right, half the time")
 	f.IntVar(&o.augment.Shift, "shift", 0, "shift images by up to so many pixels")
-	f.StringVar(&o.x.Preset, "preset", "", "preprocessing of images: "+strings.Join(extractor.PresetNames(), ", "))
-	f.Float64SliceVar(&o.x.Mean, "mean", nil, "mean of pixels scaled to 0..1, one number or one a channel")
-	f.Float64SliceVar(&o.x.Std, "std", nil, "standard deviation, likewise")
-	f.StringVar(&o.x.Layout, "layout", "", "NCHW or NHWC (default: by the input's shape)")
-	f.IntVar(&o.x.Side, "side", 0, "height and width of images where the model leaves them open")
+	preprocessingFlags(cmd, &o.x)
 	onBadFlag(cmd, &o.onBad)
 	f.BoolVar(&o.list, "list", false, "list the weights and which are trained, and stop")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON, progress (on standard error) too")
+}
+
+// preprocessingFlags says how images are fed to a model that is trained.
+func preprocessingFlags(cmd *cobra.Command, x *extractor.Options) {
+	f := cmd.Flags()
+	f.StringVar(&x.Preset, "preset", "", "preprocessing of images: "+strings.Join(extractor.PresetNames(), ", "))
+	f.Float64SliceVar(&x.Mean, "mean", nil, "mean of pixels scaled to 0..1, one number or one a channel")
+	f.Float64SliceVar(&x.Std, "std", nil, "standard deviation, likewise")
+	f.StringVar(&x.Layout, "layout", "", "NCHW or NHWC (default: by the input's shape)")
+	f.IntVar(&x.Side, "side", 0, "height and width of images where the model leaves them open")
 }
 
 // examples are the rows for training, for validation, and for the measurement before and after.
@@ -162,7 +170,11 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	}
 	var ex *examples
 	if o.images != "" {
-		ex, err = o.photos(cmd, path, m, manifest)
+		name := o.images
+		if st, err := os.Stat(name); err == nil && st.IsDir() && filepath.IsLocal(name) {
+			name = "./" + name // a folder, and not a known data set
+		}
+		ex, err = o.photos(cmd, path, m, manifest, dataset.Options{Name: name})
 	} else {
 		ex, err = o.arrays(m)
 	}
@@ -182,29 +194,32 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	return o.train(cmd, m, ex, cfg)
 }
 
-// photos reads a folder of images.
-func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest models.Manifest) (*examples, error) {
-	o.x.Output = o.t.Output
-	fit, err := extractor.Fit(path, o.x)
-	if err != nil {
+// photos reads a data set of images. An extractor sees the part and the classes of it that are an extractor's.
+func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest models.Manifest, d dataset.Options) (*examples, error) {
+	x := o.x
+	x.Output = o.t.Output
+	var err error
+	if d.Fit, err = extractor.Fit(path, x); err != nil {
 		return nil, usageError(err)
 	}
-	name := o.images
-	if st, err := os.Stat(name); err == nil && st.IsDir() && filepath.IsLocal(name) {
-		name = "./" + name // a folder, and not a known data set
-	}
-	ds, err := loadForTraining(cmd, dataset.Options{Name: name, Fit: fit}, o.onBad)
+	ds, err := loadForTraining(cmd, d, o.onBad)
 	if err != nil {
 		return nil, err
 	}
-	feed, notes, err := extractor.Feeder(path, m, manifest, o.x, ds.Train.Images)
+	feed, notes, err := extractor.Feeder(path, m, manifest, x, ds.Train.Images)
 	if err != nil {
 		return nil, usageError(fmt.Errorf("%s: %w", path, err))
 	}
+	part := &ds.Train
 	ex := &examples{classes: len(ds.Classes), names: ds.Classes, digest: ds.Digest, notes: notes}
+	if o.finish != nil {
+		if part, ex.classes, err = learn.Corpus(ds); err != nil {
+			return nil, usageError(err)
+		}
+	}
 	of := func(p *dataset.Part) train.Data { return learn.Photos(p, ex.classes, o.t.Loss.Name, o.augment, feed) }
 	ex.test = of(&ds.Test)
-	if ex.train, ex.held, err = of(&ds.Train).HoldOut(o.heldOut, o.t.Seed); err != nil {
+	if ex.train, ex.held, err = of(part).HoldOut(o.heldOut, o.t.Seed); err != nil {
 		return nil, usageError(err)
 	}
 	return ex, nil
@@ -493,7 +508,12 @@ func norms(m *onnx.Model) string {
 
 // write writes the model and says how good it is.
 func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuningReport) error {
-	if len(ex.names) > 0 {
+	var err error
+	if o.finish != nil {
+		if m, err = o.finish(m); err != nil {
+			return err
+		}
+	} else if len(ex.names) > 0 {
 		names, err := json.Marshal(ex.names)
 		if err != nil {
 			return err
@@ -528,6 +548,6 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 	if r.Before == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "before:       %s, on the %s\nafter:        %s\n", score(r.Before), r.Measure, score(r.After))
+	_, err = fmt.Fprintf(w, "before:       %s, on the %s\nafter:        %s\n", score(r.Before), r.Measure, score(r.After))
 	return err
 }

@@ -29,6 +29,8 @@ type extractorTraining struct {
 	widths                                      []int
 	asJSON                                      bool
 	c                                           learn.Config
+	from                                        string
+	tune                                        tuning
 }
 
 func newTrainExtractorCommand() *cobra.Command {
@@ -46,6 +48,10 @@ MNIST takes a minute, CIFAR-10 about forty.
 --start goes on from an extractor that this command made, for other data, say. --mirror exports a model that takes the
 mean over an image and its mirror image.
 
+--from adapts another's extractor instead: the whole of MODEL that its features need is trained to classify the extractor part, by a
+linear head that is left out in the end. --lora R trains factors of rank R beside each matrix, which costs the features the least of
+what they are good for elsewhere. The model that is written is MODEL with other weights, and a side-car file says how images are fed to it.
+
 --aux names a second data set of images of the same size, whose extractor part and spare classes are learned beside
 the first; --aux-out writes the same network with features standardised for that one.
 
@@ -54,6 +60,7 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 		Example: `  fmp train extractor --dataset mnist --dx 32 --out mnist.onnx
   fmp train extractor --dataset cifar10 --aux cifar100 --out cifar10.onnx --aux-out cifar100.onnx
   fmp train extractor --dataset cifar100 --classes 20 --out cifar100.onnx
+  fmp train extractor --from efficientnet-lite0 --lora 8 --dataset ./photos --epochs 2 --out mine.onnx
   fmp train extractor --dataset cifar100 --classes 0-39 --exclude-classes 40-59 --out cifar100-0-39.onnx`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
@@ -87,6 +94,9 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 	f.Float64Var(&o.c.Rate, "rate", 0, "highest learning rate (default 0.2)")
 	f.Float64Var(&o.c.WeightDecay, "weight-decay", 0, "weight decay (default by data set)")
 	f.StringVar(&o.start, "start", "", "extractor of the same widths, made by this command, to go on from")
+	f.StringVar(&o.from, "from", "", "`MODEL` to adapt: an ONNX image model, or a published extractor's name")
+	f.IntVar(&o.tune.t.LoRA, "lora", 0, "with --from: rank of low-rank factors to train in place of matrices; 0 trains all weights")
+	preprocessingFlags(cmd, &o.tune.x)
 	f.BoolVar(&o.c.Network.Mirror, "mirror", false, "features are the mean over an image and its mirror image: better, at twice the cost")
 	f.Float64Var(&o.c.Auxiliary, "aux-share", 0, "share of a batch that comes from the auxiliary data set (default 0.4)")
 	f.IntVar(&o.c.Augment.Cutout, "cutout", 0, "side of the square that is blanked (default by data set)")
@@ -106,6 +116,9 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
 	if !cmd.Flags().Changed("classes") {
 		o.classes = assets.SuitsOf(o.name).Classes
+	}
+	if o.from != "" {
+		return o.adapt(cmd)
 	}
 	ds, err := loadForTraining(cmd, dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude}, o.onBad)
 	if err != nil {
@@ -251,13 +264,13 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options, onBad string) (_ *da
 func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
 	for _, name := range []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes", "aux-share", "dx", "widths", "epochs",
-		"batch", "shards", "rate", "weight-decay", "cutout", "start", "mirror", "seed"} {
+		"batch", "shards", "rate", "weight-decay", "cutout", "start", "from", "lora", "mirror", "seed"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			switch value := strings.Trim(f.Value.String(), "[]"); name {
 			case "mirror":
 				parts = append(parts, "--mirror")
-			case "start":
-				parts = append(parts, "--start", filepath.Base(value))
+			case "start", "from":
+				parts = append(parts, "--"+name, filepath.Base(value))
 			default:
 				parts = append(parts, "--"+name, value)
 			}

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"fmp/featurize/extractor"
 	"fmp/models"
+	"fmp/onnx/serde"
 )
 
 // TestTrainAndFuse makes a predictor, an embedding behind it and the client graph, runs with them, and sees
@@ -145,5 +148,40 @@ func TestTrainExtractorPointsToEpochs(t *testing.T) {
 	if code, _, stderr := runFMP(t, "train", "extractor", "--steps", "100", "-o", filepath.Join(t.TempDir(), "x.onnx")); code != exitUsage ||
 		!strings.Contains(stderr, "give --epochs") {
 		t.Errorf("--steps: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestAdaptExtractor: another's extractor is written with other weights and the layers that it had, and is fused as it was.
+func TestAdaptExtractor(t *testing.T) {
+	needRuntime(t)
+	from, out := randomExtractor(t), filepath.Join(t.TempDir(), "adapted.onnx")
+	train := []string{"train", "extractor", "--from", from, "--dataset", "digits", "--classes", "5", "--exclude-classes", "5-9", "--mean", "0.5", "--lora", "2", "--epochs", "1",
+		"--batch", "100", "--out", out}
+	if code, said, errs := runFMP(t, train...); code != exitOK || !strings.Contains(said, "after:") {
+		t.Fatalf("exit code %d: %s%s", code, said, errs)
+	}
+	before, err := serde.Load(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, man, err := models.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(after.Graph.Nodes) != len(before.Graph.Nodes) || len(after.Graph.Initializers) != len(before.Graph.Initializers) || man.Kind != "" {
+		t.Errorf("%d nodes, %d initializers of kind %q", len(after.Graph.Nodes), len(after.Graph.Initializers), man.Kind)
+	}
+	if slices.Equal(before.Graph.Initializers["w"].F32(), after.Graph.Initializers["w"].F32()) {
+		t.Error("the weights are those of before")
+	}
+	if side, path, err := extractor.Sidecar(out); err != nil || path == "" || side.Mean[0] != 0.5 {
+		t.Errorf("side-car %q: %+v, %v", path, side, err)
+	}
+	graph := filepath.Join(t.TempDir(), "client.onnx")
+	if code, _, errs := runFMP(t, "fuse", "--extractor", out, "--class-names", "five,six", "-o", graph); code != exitOK {
+		t.Errorf("fuse: exit code %d: %s", code, errs)
+	}
+	if code, _, errs := runFMP(t, append(train, "--mirror")...); code != exitUsage || !strings.Contains(errs, "--mirror does not go with --from") {
+		t.Errorf("--mirror: exit code %d: %s", code, errs)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/pass"
+	"fmp/onnx/shape"
 )
 
 // Extractor is a model ready to turn images into features.
@@ -117,6 +118,16 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
+}
+
+// Body returns the model without what lies behind its features, and their name. Of o the output alone is used.
+func Body(m *onnx.Model, o Options) (*onnx.Model, string, error) {
+	value, _, err := featureValue(m.Graph, o.Output)
+	if err != nil {
+		return nil, "", err
+	}
+	body := prune(m, value)
+	return body, value, shape.Infer(body)
 }
 
 // Feeder returns a function that makes the input of the model at path of images, as [Extractor] does: for a model that is trained.

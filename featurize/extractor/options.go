@@ -2,6 +2,7 @@ package extractor
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -170,6 +171,32 @@ func Sidecar(model string) (Options, string, error) {
 		return o, p, nil
 	}
 	return Options{}, "", nil
+}
+
+// NewSidecar returns the side-car file of a model that takes images as the model at path does with o.
+func NewSidecar(path string, f models.Manifest, o Options) ([]byte, error) {
+	side, _, err := Sidecar(path)
+	if err != nil {
+		return nil, err
+	}
+	if o, err = o.over(side).over(fromManifest(f)).settle(); err != nil {
+		return nil, err
+	}
+	keys := map[string]any{}
+	for k, v := range map[string]string{"channels": o.Channels, "resize": o.Resize, "layout": o.Layout, "input": o.Input, "output": o.Output} {
+		if v != "" {
+			keys[k] = v
+		}
+	}
+	for k, v := range map[string][]float64{"mean": o.Mean, "std": o.Std} {
+		if v != nil {
+			keys[k] = v
+		}
+	}
+	if o.Side > 0 {
+		keys["side"] = o.Side
+	}
+	return json.Marshal(keys) // which is YAML too
 }
 
 func parseSidecar(data []byte) (Options, error) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"fmp/featurize/dataset"
@@ -156,6 +157,20 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset, f dataset.Fractions) (ma
 		}
 	}
 	return main, other, classes, nil
+}
+
+// Corpus returns the images that an extractor may learn from, the extractor part of ds and the classes that were not chosen, and the number
+// of classes of their labels.
+func Corpus(ds *dataset.Dataset) (*dataset.Part, int, error) {
+	from, _, classes, err := sources(ds, nil, dataset.DefaultFractions)
+	if err != nil {
+		return nil, 0, err
+	}
+	out := &dataset.Part{Images: *from[0].images, Labels: from[0].labels}
+	for _, s := range from[1:] {
+		out.Pix, out.Labels, out.N = slices.Concat(out.Pix, s.images.Pix), slices.Concat(out.Labels, s.labels), out.N+s.images.N
+	}
+	return out, classes, nil
 }
 
 // pool combines a list of sources into one.
