@@ -110,7 +110,7 @@ func infer(m *onnx.Model, taken map[string]bool) error {
 	if err := shape.Infer(m); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(m.Graph.Nodes, pass.IsSpelt) {
+	if !slices.ContainsFunc(m.Graph.Nodes, pass.HasSpelling) {
 		return nil
 	}
 	types, err := shape.Types(m)
@@ -125,7 +125,7 @@ func infer(m *onnx.Model, taken map[string]bool) error {
 	}
 	var nodes []*onnx.Node
 	for _, n := range m.Graph.Nodes {
-		if !pass.IsSpelt(n) {
+		if !pass.HasSpelling(n) {
 			nodes = append(nodes, n)
 			continue
 		}

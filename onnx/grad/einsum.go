@@ -9,15 +9,15 @@ import (
 
 func init() { register(vjpEinsum, "Einsum") }
 
-// vjpEinsum: the cotangent of one operand is the Einsum of the output's cotangent with the other operand. A
+// vjpEinsum: the cotangent of one operand is the Einsum of the output's cotangent with the other operands. A
 // letter of an operand that stands in neither of these was summed over alone: the cotangent is the same all
 // along it.
 func vjpEinsum(c *call) ([]string, error) {
 	equation := strings.ReplaceAll(c.attrs.Str("equation"), " ", "")
 	left, result, explicit := strings.Cut(equation, "->")
 	terms := strings.Split(left, ",")
-	if len(terms) != len(c.node.Inputs) || len(terms) > 2 {
-		return nil, fmt.Errorf("equation %q with %d operands has no rule; allowed are one or two operands", equation, len(c.node.Inputs))
+	if len(terms) != len(c.node.Inputs) {
+		return nil, fmt.Errorf("equation %q is of %d operands and the node has %d", equation, len(terms), len(c.node.Inputs))
 	}
 	if strings.Contains(equation, ".") {
 		return nil, fmt.Errorf("equation %q: an ellipsis has no rule; write the letters out", equation)
@@ -38,8 +38,10 @@ func vjpEinsum(c *call) ([]string, error) {
 			continue
 		}
 		in, sources := []string{c.g()}, []string{result}
-		if len(terms) == 2 {
-			in, sources = append(in, c.in(1-i)), append(sources, terms[1-i])
+		for j, other := range terms {
+			if j != i {
+				in, sources = append(in, c.in(j)), append(sources, other)
+			}
 		}
 		got, alone := "", []int{}
 		for k, l := range t {

@@ -12,8 +12,7 @@ func init() {
 	register(vjpGather, "Gather")
 	register(vjpGatherElements, "GatherElements")
 	register(vjpGatherND, "GatherND")
-	register(vjpScatterElements, "ScatterElements")
-	register(vjpScatterND, "ScatterND")
+	register(vjpScatter, "ScatterElements", "ScatterND")
 	register(vjpTopK, "TopK")
 	register(vjpPad, "Pad")
 	// Turning the same steps round again puts them back.
@@ -196,43 +195,41 @@ func vjpGatherND(c *call) ([]string, error) {
 	return []string{c.op("ScatterND", []string{c.filled(c.in(0), 0), c.in(1), c.g()}, onnx.StrAttr("reduction", "add"))}, nil
 }
 
-func vjpScatterElements(c *call) ([]string, error) {
-	g, at := c.g(), c.in(1)
-	axis := onnx.IntAttr("axis", c.attrs.Int("axis"))
-	out := []string{"", "", ""}
+// vjpScatter: of elements that are replaced, nothing passes to what stood there. The highest and the lowest share their cotangent among all
+// that are equal to them, as PyTorch does. A product gives each factor the product of the others, which is none of theirs with another zero.
+func vjpScatter(c *call) ([]string, error) {
+	x, at, updates, g := c.in(0), c.in(1), c.in(2), c.g()
+	gather := map[string]string{"ScatterElements": "GatherElements", "ScatterND": "GatherND"}[c.node.Op]
+	var axis []onnx.Attr
+	if c.node.Op == "ScatterElements" {
+		axis = []onnx.Attr{onnx.IntAttr("axis", c.attrs.Int("axis"))}
+	}
+	read := func(v string) string { return c.op(gather, []string{v, at}, axis...) }
+	scatter := func(v, u, reduction string) string {
+		return c.op(c.node.Op, []string{v, at, u}, append(slices.Clone(axis), onnx.StrAttr("reduction", reduction))...)
+	}
+	d := c.dtype(x)
+	equal := func(v, w string) string { return c.cast(c.op("Equal", []string{v, w}), d) }
 	switch kind := c.attrs.Str("reduction"); kind {
 	case "none":
-		if c.wants(0) {
-			out[0] = c.op("ScatterElements", []string{g, at, c.filled(c.in(2), 0)}, axis)
-		}
+		return []string{scatter(g, c.filled(updates, 0), "none"), "", read(g)}, nil
 	case "add":
-		out[0] = g
+		return []string{g, "", read(g)}, nil
+	case "max", "min":
+		y := c.out(0)
+		mine, theirs := equal(x, y), equal(updates, read(y))
+		each := c.div(g, scatter(mine, theirs, "add"))
+		return []string{c.mul(mine, each), "", c.mul(theirs, read(each))}, nil
+	case "mul":
+		none := equal(updates, c.num(0, updates))
+		factors := c.add(updates, none) // 1 in place of 0
+		zeros := scatter(c.filled(x, 0), none, "add")
+		alone := equal(c.sub(read(zeros), none), c.num(0, updates))
+		others := c.mul(alone, c.div(read(scatter(c.mul(g, x), factors, "mul")), factors))
+		return []string{c.mul(g, scatter(c.filled(x, 1), updates, "mul")), "", others}, nil
 	default:
-		return nil, fmt.Errorf("reduction %s has no rule; allowed are none and add", kind)
+		return nil, fmt.Errorf("reduction %s has no rule", kind)
 	}
-	if c.wants(2) {
-		out[2] = c.op("GatherElements", []string{g, at}, axis)
-	}
-	return out, nil
-}
-
-func vjpScatterND(c *call) ([]string, error) {
-	g, at := c.g(), c.in(1)
-	out := []string{"", "", ""}
-	switch kind := c.attrs.Str("reduction"); kind {
-	case "none":
-		if c.wants(0) {
-			out[0] = c.op("ScatterND", []string{g, at, c.filled(c.in(2), 0)})
-		}
-	case "add":
-		out[0] = g
-	default:
-		return nil, fmt.Errorf("reduction %s has no rule; allowed are none and add", kind)
-	}
-	if c.wants(2) {
-		out[2] = c.op("GatherND", []string{g, at})
-	}
-	return out, nil
 }
 
 // vjpTopK sends the cotangents of the values to where the second output says they stood.

@@ -339,10 +339,42 @@ var ruleCases = []ruleCase{
 	{op: "SpaceToDepth", in: []arg{normal(1, 2, 4, 6)}, attrs: []onnx.Attr{attr("blocksize", 2)}},
 	{op: "Trilu", in: []arg{normal(3, 4)}},
 	{op: "Trilu", note: "lower", in: []arg{normal(3, 4), constant(onnx.Scalar(int64(1)))}, attrs: []onnx.Attr{attr("upper", 0)}},
+	{op: "Einsum", note: "three operands", in: []arg{normal(2, 3), normal(3, 4), normal(2, 4, 2)}, attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,jk,ikl->il")}},
 	{op: "Resize", in: []arg{normal(1, 2, 2, 3), absent, constant(onnx.Vector[float32](1, 1, 2, 3))},
 		attrs: []onnx.Attr{onnx.StrAttr("coordinate_transformation_mode", "asymmetric"), onnx.StrAttr("nearest_mode", "floor")}},
 	{op: "Resize", note: "half pixel", in: []arg{normal(1, 2, 2, 3), absent, constant(onnx.Vector[float32](1, 1, 3, 2))}},
 	{op: "Resize", note: "sizes", static: true, in: []arg{normal(1, 2, 2, 3), absent, absent, indices(1, 2, 4, 9)}},
+
+	{op: "Resize", note: "linear", in: []arg{normal(1, 2, 3, 4), absent, constant(onnx.Vector[float32](1, 1, 2, 1.5))},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "linear")}},
+	{op: "Resize", note: "linear to sizes, smaller, corners aligned", in: []arg{normal(2, 2, 5, 4), absent, absent, indices(2, 2, 3, 7)},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "linear"), onnx.StrAttr("coordinate_transformation_mode", "align_corners")}},
+	{op: "Resize", note: "linear, antialias, axes", opset: 18, in: []arg{normal(1, 2, 6, 7), absent, absent, indices(3, 3)},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "linear"), attr("antialias", 1), ints("axes", 2, 3)}},
+	{op: "Resize", note: "cubic", in: []arg{normal(1, 2, 4, 5), absent, constant(onnx.Vector[float32](1, 1, 1.5, 0.6))},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "cubic"), onnx.FloatAttr("cubic_coeff_a", -0.5), attr("exclude_outside", 1)}},
+	{op: "Resize", note: "nearest by parts", in: []arg{normal(1, 2, 4, 5), absent, constant(onnx.Vector[float32](1, 1, 1.5, 0.6))},
+		attrs: []onnx.Attr{onnx.StrAttr("nearest_mode", "ceil")}},
+	{op: "Col2Im", opset: 18, in: []arg{normal(2, 12, 6), indices(4, 7), indices(2, 3)},
+		attrs: []onnx.Attr{ints("strides", 2, 2), ints("pads", 0, 1, 1, 0)}},
+	{op: "GridSample", opset: 20, in: []arg{normal(1, 2, 4, 5), between(false, 4, 5)}},
+	{op: "GridSample", note: "border, corners aligned", in: []arg{normal(1, 2, 4, 5), between(true, 4, 5)}, opset: 20,
+		attrs: []onnx.Attr{onnx.StrAttr("padding_mode", "border"), attr("align_corners", 1)}},
+	{op: "GridSample", note: "reflection", in: []arg{normal(1, 2, 4, 5), between(false, 4, 5)}, opset: 20,
+		attrs: []onnx.Attr{onnx.StrAttr("padding_mode", "reflection")}},
+	{op: "GridSample", note: "cubic, reflection, corners aligned", in: []arg{normal(1, 2, 4, 5), between(true, 4, 5)}, opset: 20,
+		attrs: []onnx.Attr{onnx.StrAttr("padding_mode", "reflection"), onnx.StrAttr("mode", "cubic"), attr("align_corners", 1)}},
+	{op: "GridSample", note: "nearest", in: []arg{normal(1, 2, 4, 5), between(false, 4, 5)}, opset: 20,
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "nearest")}},
+	{op: "RoiAlign", in: []arg{normal(2, 2, 6, 7), constant(onnx.NewTensor([]float32{.6, .7, 5.3, 4.4, -1, 1.3, 9.2, 8.4, 2, 2, 2.5, 6}, 3, 4)), indices(1, 0, 1)},
+		attrs: []onnx.Attr{attr("output_height", 2), attr("output_width", 3)}},
+	{op: "RoiAlign", note: "two points, scaled, old corners", in: []arg{normal(2, 2, 6, 7), constant(onnx.NewTensor([]float32{1, 2, 9, 8, 3, 0, 4, 11}, 2, 4)), indices(1, 0)},
+		attrs: []onnx.Attr{attr("output_height", 2), attr("output_width", 2), attr("sampling_ratio", 2), onnx.FloatAttr("spatial_scale", 0.5),
+			onnx.StrAttr("coordinate_transformation_mode", "output_half_pixel")}},
+	{op: "DeformConv", opset: 19, in: []arg{normal(2, 2, 4, 5), uniformWeight(-1, 1, 3, 2, 2, 2), uniform(.1, .4, 2, 8, 3, 4)}},
+	{op: "DeformConv", note: "groups, bias, mask", opset: 19, in: []arg{normal(1, 4, 5, 5), uniformWeight(-1, 1, 2, 2, 3, 2), uniform(-.8, -.6, 1, 24, 3, 5),
+		normal(2), normal(1, 12, 3, 5)}, attrs: []onnx.Attr{attr("group", 2), attr("offset_group", 2), ints("strides", 2, 1), ints("pads", 1, 1, 1, 0),
+		ints("dilations", 1, 1)}},
 
 	// Transforms; complex numbers are pairs on the last axis.
 	{op: "DFT", in: []arg{normal(2, 5, 3, 1)}},
@@ -379,6 +411,16 @@ var ruleCases = []ruleCase{
 	{op: "ScatterElements", in: []arg{normal(3, 3), grid([]int{2, 3}, 0, 2, 1, 1, 0, 2), normal(2, 3)}},
 	{op: "ScatterElements", note: "add", in: []arg{normal(3, 3), grid([]int{2, 3}, 0, 2, 1, 0, 0, 2), normal(2, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("reduction", "add")}},
+	{op: "ScatterElements", note: "max", opset: 18, in: []arg{spaced(3, 3), grid([]int{2, 3}, 0, 2, 1, 0, 0, 1), spaced(2, 3)},
+		attrs: []onnx.Attr{onnx.StrAttr("reduction", "max")}},
+	{op: "ScatterElements", note: "min", opset: 18, in: []arg{spaced(3, 3), grid([]int{3, 2}, 0, -1, 1, 1, 0, 2), spaced(3, 2)},
+		attrs: []onnx.Attr{onnx.StrAttr("reduction", "min"), attr("axis", 1)}},
+	{op: "ScatterElements", note: "mul, zeros", in: []arg{normal(3, 3), grid([]int{3, 3}, 0, 2, 1, 0, 0, 1, 0, 2, 0),
+		fixedValues([]int{3, 3}, 0, 2, 0, 3, 1.5, 0, -1, .5, 2)}, attrs: []onnx.Attr{onnx.StrAttr("reduction", "mul")}},
+	{op: "ScatterND", note: "max", opset: 18, in: []arg{spaced(4, 2), grid([]int{3, 1}, 3, 1, 3), spaced(3, 2)},
+		attrs: []onnx.Attr{onnx.StrAttr("reduction", "max")}},
+	{op: "ScatterND", note: "mul", in: []arg{normal(4, 2), grid([]int{3, 1}, 3, 1, 3), away(3, 2)},
+		attrs: []onnx.Attr{onnx.StrAttr("reduction", "mul")}},
 	{op: "ScatterND", in: []arg{normal(4, 2), grid([]int{2, 1}, 3, 1), normal(2, 2)}},
 	{op: "ReverseSequence", in: []arg{normal(4, 3, 2), constant(onnx.Vector[int64](2, 4, 1))}},
 	{op: "ReverseSequence", note: "batch first", in: []arg{normal(3, 4), constant(onnx.Vector[int64](2, 4, 3))},
@@ -389,6 +431,21 @@ var ruleCases = []ruleCase{
 	{op: "Pad", note: "reflect", in: []arg{normal(3, 4), indices(1, 2, 2, 1)}, attrs: []onnx.Attr{onnx.StrAttr("mode", "reflect")}},
 	{op: "Pad", note: "edge", in: []arg{normal(3, 4), indices(1, 2, 2, 1)}, attrs: []onnx.Attr{onnx.StrAttr("mode", "edge")}},
 	{op: "Pad", note: "axes", opset: 18, in: []arg{normal(3, 4), indices(1, 2), absent, indices(1)}},
+}
+
+// between is a grid [1, 3, 3, 2] for [h, w] pixels whose positions lie between pixels and inside or around them, away from where the gradient jumps.
+func between(align bool, h, w int) arg {
+	at := []float64{0.3, 1.7, 2.3, -0.7, 0.7, 3.7, 1.3, -1.3, 4.3}
+	v := make([]float32, 18)
+	for i := range v {
+		size := []int{w, h}[i%2]
+		p := at[(i/2+i%2*4)%len(at)]
+		v[i] = float32((2*p+1)/float64(size) - 1)
+		if align {
+			v[i] = float32(2*p/float64(size-1) - 1)
+		}
+	}
+	return fixedValues([]int{1, 3, 3, 2}, v...)
 }
 
 func constantDraw(v ...float32) arg { return fixedValues([]int{len(v)}, v...) }

@@ -2,6 +2,8 @@ package grad
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"fmp/onnx"
 )
@@ -17,6 +19,7 @@ func init() {
 	register(vjpSpaceToDepth, "SpaceToDepth")
 	register(vjpTrilu, "Trilu")
 	register(vjpResize, "Resize", "Upsample")
+	register(vjpCol2Im, "Col2Im")
 }
 
 func vjpReshape(c *call) ([]string, error) {
@@ -121,22 +124,15 @@ func vjpTrilu(c *call) ([]string, error) {
 	return []string{c.op("Trilu", in, onnx.IntAttr("upper", c.attrs.Int("upper")))}, nil
 }
 
-// vjpResize handles enlarging by whole factors to the nearest element: each element became a block, over
-// which the cotangent is summed.
+// vjpResize: enlarged by whole factors to the nearest element, each element became a block, over which the cotangent is summed. Anything
+// else is a product with a matrix along each axis, which resizing the unit matrix gives.
 func vjpResize(c *call) ([]string, error) {
-	if mode := c.attrs.Str("mode"); mode != "nearest" {
-		return nil, fmt.Errorf("mode %s has no rule; allowed is nearest with whole factors", mode)
-	}
 	how, round := c.attrs.Str("coordinate_transformation_mode"), c.attrs.Str("nearest_mode")
 	repeats := (how == "asymmetric" && round == "floor") ||
 		((how == "half_pixel" || how == "pytorch_half_pixel") && (round == "round_prefer_floor" || round == "round_prefer_ceil"))
-	if c.node.Op == "Resize" && !repeats {
-		return nil, fmt.Errorf("coordinate_transformation_mode %s with nearest_mode %s has no rule; allowed are half_pixel with rounding and "+
-			"asymmetric with floor", how, round)
-	}
 	factors, err := c.factors()
-	if err != nil {
-		return nil, err
+	if err != nil || c.attrs.Str("mode") != "nearest" || c.node.Op == "Resize" && !repeats {
+		return c.resizeAxes()
 	}
 	var parts []string
 	var sum []int
@@ -187,4 +183,60 @@ func (c *call) factors() ([]int, error) {
 		factors[i] = sy[i] / sx[i]
 	}
 	return factors, nil
+}
+
+// resizeAxes multiplies the cotangent along each axis that changes.
+func (c *call) resizeAxes() ([]string, error) {
+	x, y, g := c.in(0), c.out(0), c.g()
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	if r > 26 || c.node.Op != "Resize" || c.attrs.Str("coordinate_transformation_mode") == "tf_crop_and_resize" ||
+		c.attrs.Has("keep_aspect_ratio_policy") && c.attrs.Str("keep_aspect_ratio_policy") != "stretch" {
+		return nil, fmt.Errorf("tf_crop_and_resize, keep_aspect_ratio_policy and Upsample by other than whole factors have no rule")
+	}
+	axes := span(0, r)
+	if c.attrs.Has("axes") {
+		axes = slices.Clone(c.attrs.Ints("axes"))
+	}
+	scales, bySize := c.in(2), c.in(3) != ""
+	known, constant := c.constOf(scales)
+	sx, sy := c.shape(x), c.shape(y)
+	attrs := slices.DeleteFunc(slices.Clone(c.node.Attrs), func(a onnx.Attr) bool { return a.Name == "axes" })
+	letters := "abcdefghijklmnopqrstuvwxyz"[:r]
+	for i, a := range axes {
+		a = (a + r) % r
+		if constant && !bySize && i < known.Len() && known.At(i) == 1 || bySize && len(sy) == r && sx[a] == sy[a] && sx[a] != (onnx.Dim{}) {
+			continue
+		}
+		n := c.dim(x, a)
+		unit := c.op("EyeLike", []string{c.filledShape(c.vec(n, n), 0, onnx.Float32)})
+		unit = c.unsqueeze(unit, 0, 1)
+		in := []string{unit, "", c.vec(c.constant(onnx.Vector[float32](1, 1)), c.op("Gather", []string{scales, c.ints(i)}),
+			c.constant(onnx.Vector[float32](1)))}
+		if bySize {
+			in = []string{unit, "", "", c.vec(c.ints(1, 1), c.op("Gather", []string{c.in(3), c.ints(i)}), n)}
+		}
+		matrix := c.cast(c.op("Squeeze", []string{c.op("Resize", in, attrs...), c.ints(0, 1)}), c.dtype(x)) // [out, in]
+		to := strings.Replace(letters, letters[a:a+1], "Z", 1)
+		g = c.op("Einsum", []string{g, matrix}, onnx.StrAttr("equation", letters+","+letters[a:a+1]+"Z->"+to))
+	}
+	return []string{g}, nil
+}
+
+// vjpCol2Im cuts the cotangent into the blocks that were summed: a convolution by kernels of a single one.
+func vjpCol2Im(c *call) ([]string, error) {
+	block, ok := c.constInts(c.in(2))
+	if !ok {
+		return nil, fmt.Errorf("the block's shape is worked out by the graph; make it constant")
+	}
+	x, n := c.in(0), product(block)
+	kernel := onnx.ZerosF32(append([]int{n, 1}, block...)...)
+	for i := range n {
+		kernel.F32()[i*n+i] = 1
+	}
+	image := c.reshape(c.g(), c.vec(c.ints(-1, 1), c.in(1)))
+	weight := c.cast(c.constant(kernel), c.dtype(x))
+	return []string{c.reshape(c.op("Conv", []string{image, weight}, c.node.Attrs...), c.shapeOf(x))}, nil
 }

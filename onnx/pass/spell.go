@@ -19,7 +19,10 @@ type Around struct {
 
 // IsSpelt reports whether [Spell] spells a node's operator out in others: recurrent layers, attention and gates of the standard set, and
 // operators of com.microsoft. Gradients, and the pure engine, know these operators in no other way.
-func IsSpelt(n *onnx.Node) bool {
+func IsSpelt(n *onnx.Node) bool { return HasSpelling(n) && n.Op != "GridSample" }
+
+// HasSpelling reports whether [Spell] can spell a node out: beside those of [IsSpelt], where it is differentiated, GridSample.
+func HasSpelling(n *onnx.Node) bool {
 	_, ok := spellings[onnx.OpName{Domain: n.Domain, Name: n.Op}]
 	return ok || IsRecurrent(n)
 }
@@ -98,6 +101,7 @@ type speller struct {
 // spellings gives the values of a node's outputs, "" where one is not made.
 var spellings = map[onnx.OpName]func(s *speller) ([]string, error){
 	{Name: "Attention"}: spellAttention, {Name: "RMSNormalization"}: spellRMSNormalization, {Name: "RotaryEmbedding"}: spellRotaryEmbedding,
+	{Name: "DeformConv"}: spellDeformConv, {Name: "GridSample"}: spellGridSample, {Name: "RoiAlign"}: spellRoiAlign,
 	{Name: "CausalConvWithState"}: spellCausalConv, {Name: "Swish"}: spellSwish, {Name: "SwiGLU"}: spellSwish,
 	{Domain: microsoft, Name: "QuickGelu"}: spellSwish, {Domain: microsoft, Name: "Gelu"}: spellGelu,
 	{Domain: microsoft, Name: "BiasGelu"}: spellGelu,

@@ -13,7 +13,7 @@ var convolutionRules = map[string]rule{
 	"MaxPool": inferPool, "AveragePool": inferPool, "LpPool": inferPool, "GlobalAveragePool": inferGlobalPool,
 	"GlobalMaxPool": inferGlobalPool, "GlobalLpPool": inferGlobalPool, "MaxUnpool": inferMaxUnpool,
 	"Resize": inferResize, "Upsample": inferResize, "GridSample": inferGridSample, "AffineGrid": inferAffineGrid,
-	"MaxRoiPool": inferRoiPool, "RoiAlign": inferRoiAlign,
+	"MaxRoiPool": inferRoiPool, "RoiAlign": inferRoiAlign, "Col2Im": inferCol2Im, "DeformConv": inferDeformConv,
 }
 
 // output is the size of axis i after the window went over an input of size in.

@@ -125,3 +125,33 @@ func inferAffineGrid(c *call) error {
 	c.set(0, c.in[0].dtype, append(out, constant(len(size)-2)))
 	return nil
 }
+
+// inferCol2Im: [N, C·block, L] gives [N, C, image].
+func inferCol2Im(c *call) error {
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	image, err := c.given(c.in[1])
+	if err != nil || image == nil || len(x.shape) != 3 {
+		return err
+	}
+	channels := c.inf.unknownSize()
+	block, err := c.given(c.in[2])
+	if err != nil {
+		return err
+	}
+	if q, ok := x.shape[1].over(product(block)); ok && block != nil {
+		channels = q
+	}
+	c.set(0, x.dtype, append([]expr{x.shape[0], channels}, image...))
+	return nil
+}
+
+func inferDeformConv(c *call) error {
+	x, w, offset := c.in[0], c.in[1], c.in[2]
+	c.set(0, x.dtype, nil)
+	if len(x.shape) < 3 || len(w.shape) != len(x.shape) || len(offset.shape) != len(x.shape) {
+		return nil
+	}
+	c.set(0, x.dtype, append([]expr{x.shape[0], w.shape[0]}, offset.shape[2:]...))
+	return nil
+}

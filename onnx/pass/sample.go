@@ -1,0 +1,217 @@
+package pass
+
+import (
+	"fmt"
+	"slices"
+
+	"fmp/onnx"
+)
+
+// Polynomials of the weights of the positions around one, by rows of powers of its fraction: of the nearest; of the one below and above; of
+// two below and two above (Keys 1981, with a = -3/4).
+var (
+	nearest = [][]float32{{1}}
+	linear  = [][]float32{{1, 0}, {-1, 1}}
+	cubic   = [][]float32{{0, 1, 0, 0}, {-.75, 0, .75, 0}, {1.5, -2.25, 1.5, -.75}, {-.75, 1.25, -1.25, .75}}
+)
+
+// sampler reads images [n, c, h, w] between their pixels.
+type sampler struct {
+	*speller
+	weights [][]float32
+	padding string // zeros, border or reflection
+	align   bool   // reflection is about the centres of the outer pixels, else about their edges
+}
+
+func (s *speller) real(v string) string {
+	return s.op("Cast", []string{v}, onnx.IntAttr("to", int(s.d)))
+}
+func (s *speller) sub(x, y string) string { return s.op("Sub", []string{x, y}) }
+func (s *speller) div(x, y string) string { return s.op("Div", []string{x, y}) }
+
+// row is a constant [1, k, 1].
+func (s *speller) row(v []float32) string {
+	return s.real(s.constant(onnx.NewTensor(v, 1, len(v), 1)))
+}
+
+// taps are the pixels [n, k, l] along an axis of a size around positions [n, l], and their weights.
+func (s sampler) taps(at, size string) (pixel, weight string) {
+	at = s.op("Unsqueeze", []string{at, s.ints(1)})
+	first := s.un(map[bool]string{true: "Round", false: "Floor"}[len(s.weights) == 1], at)
+	k := len(s.weights[0])
+	offsets := make([]float32, k)
+	for i := range offsets {
+		offsets[i] = float32(i - (k-1)/2)
+	}
+	t := s.sub(at, first)
+	weight = s.add(s.row(s.weights[len(s.weights)-1]), s.mul(t, s.num(0)))
+	for _, c := range slices.Backward(s.weights[:len(s.weights)-1]) {
+		weight = s.add(s.mul(weight, t), s.row(c))
+	}
+	pixel = s.add(first, s.row(offsets))
+	last := s.sub(size, s.num(1))
+	switch s.padding {
+	case "zeros":
+		inside := s.op("And", []string{s.op("GreaterOrEqual", []string{pixel, s.num(0)}), s.op("LessOrEqual", []string{pixel, last})})
+		weight = s.mul(weight, s.real(inside))
+	case "reflection":
+		low, span := s.num(-0.5), size
+		if s.align {
+			low, span = s.num(0), last
+		}
+		span = s.op("Max", []string{span, s.num(1)})
+		d := s.un("Abs", s.sub(pixel, low))
+		turns := s.un("Floor", s.div(d, s.add(span, span)))
+		d = s.sub(d, s.mul(turns, s.add(span, span)))
+		pixel = s.add(low, s.sub(span, s.un("Abs", s.sub(d, span))))
+	}
+	return s.op("Max", []string{s.op("Min", []string{pixel, last}), s.num(0)}), weight
+}
+
+// read gives the values [n, c, l] of images at rows y and columns x, each [n, l].
+func (s sampler) read(image, y, x string) string {
+	size := s.real(s.dims(image, 2, 4))
+	width := s.pick(size, 1)
+	rows, wy := s.taps(y, s.pick(size, 0))
+	columns, wx := s.taps(x, width)
+	one := func(v string, axis int64) string { return s.op("Unsqueeze", []string{v, s.ints(axis)}) }
+	pixel := s.add(s.mul(one(rows, 2), width), one(columns, 1)) // [n, k, k, l]
+	pixel = s.op("Cast", []string{pixel}, onnx.IntAttr("to", int(onnx.Int64)))
+	flat := s.shaped(image, s.dims(image, 0, 2), s.ints(-1))
+	n, c := s.dims(image, 0, 1), s.dims(image, 1, 2)
+	pixel = s.shaped(pixel, n, s.ints(1, -1))
+	all := s.op("Expand", []string{pixel, s.op("Concat", []string{n, c, s.dims(pixel, 2, 3)}, onnx.IntAttr("axis", 0))})
+	got := s.shaped(s.op("GatherElements", []string{flat, all}, onnx.IntAttr("axis", 2)), n, c,
+		s.ints(int64(len(s.weights[0])*len(s.weights[0]))), s.dims(y, 1, 2))
+	weight := s.shaped(s.mul(one(wy, 2), one(wx, 1)), n, s.ints(1, int64(len(s.weights[0])*len(s.weights[0]))), s.dims(y, 1, 2))
+	return s.op("ReduceSum", []string{s.mul(got, weight), s.ints(2)}, onnx.IntAttr("keepdims", 0))
+}
+
+// spellGridSample: x [n, c, h, w] at the positions of grid [n, oh, ow, 2], (x, y) in -1..1.
+func spellGridSample(s *speller) ([]string, error) {
+	x, grid := s.node.Input(0), s.node.Input(1)
+	if d := s.Shape(x); d != nil && len(d) != 4 {
+		return nil, fmt.Errorf("its input is of rank %d; allowed is 4", len(d))
+	}
+	r := sampler{s, linear, s.attrs.Str("padding_mode"), s.attrs.Bool("align_corners")}
+	switch s.attrs.Str("mode") {
+	case "nearest":
+		r.weights = nearest
+	case "bicubic", "cubic":
+		r.weights = cubic
+	}
+	size := s.real(s.dims(x, 2, 4))
+	flat := s.shaped(grid, s.dims(grid, 0, 1), s.ints(-1, 2))
+	at := func(i int, size string) string {
+		v := s.add(s.op("Gather", []string{flat, s.constant(onnx.Scalar(int64(i)))}, onnx.IntAttr("axis", 2)), s.num(1))
+		if r.align {
+			return s.mul(v, s.mul(s.sub(size, s.num(1)), s.num(0.5)))
+		}
+		return s.mul(s.sub(s.mul(v, size), s.num(1)), s.num(0.5))
+	}
+	y := r.read(x, at(1, s.pick(size, 0)), at(0, s.pick(size, 1)))
+	return []string{s.shaped(y, s.dims(x, 0, 2), s.dims(grid, 1, 3))}, nil
+}
+
+// spellDeformConv: a convolution whose kernel reads at positions moved by offsets, times a mask (Zhu et al. 2019, arXiv:1811.11168).
+func spellDeformConv(s *speller) ([]string, error) {
+	x, w, offset, mask := s.node.Input(0), s.node.Input(1), s.node.Input(2), s.node.Input(4)
+	d := s.Shape(w)
+	if len(d) != 4 || slices.ContainsFunc(d, func(n onnx.Dim) bool { return !n.IsKnown() }) {
+		return nil, fmt.Errorf("the shape of its weight is not known, or not of rank 4")
+	}
+	kh, kw := d[2].Size, d[3].Size
+	k := int64(kh * kw)
+	two := func(name string, def int) []int {
+		if v := s.attrs.Ints(name); len(v) >= 2 {
+			return v
+		}
+		return []int{def, def}
+	}
+	strides, dilations, pads := two("strides", 1), two("dilations", 1), two("pads", 0)
+	groups, parts := int64(max(1, s.attrs.Int("group"))), int64(max(1, s.attrs.Int("offset_group")))
+	// Offsets are [n·parts, k, 2, oh, ow], rows before columns.
+	moved := s.shaped(offset, s.ints(-1, k, 2), s.dims(offset, 2, 4))
+	at := func(axis, kernel int, shape ...int) string {
+		v := s.op("Gather", []string{moved, s.constant(onnx.Scalar(int64(axis)))}, onnx.IntAttr("axis", 2))
+		zero, one := s.constant(onnx.Scalar(int64(0))), s.constant(onnx.Scalar(int64(1)))
+		steps := s.mul(s.real(s.op("Range", []string{zero, s.pick(s.dims(offset, 2, 4), axis), one})), s.num(float64(strides[axis])))
+		start := onnx.ZerosF32(1, kh*kw, 1, 1)
+		for i := range start.F32() {
+			tap := i % kw
+			if axis == 0 {
+				tap = i / kw
+			}
+			start.F32()[i] = float32(tap*dilations[axis] - pads[axis])
+		}
+		v = s.add(s.add(v, s.real(s.constant(start))), s.op("Reshape", []string{steps, s.ints(1, 1, int64(shape[0]), int64(shape[1]))}))
+		return s.shaped(v, s.dims(v, 0, 1), s.ints(-1))
+	}
+	image := s.op("Reshape", []string{x, s.op("Concat", []string{s.ints(-1), s.op("Div", []string{s.dims(x, 1, 2), s.ints(parts)}), s.dims(x, 2, 4)},
+		onnx.IntAttr("axis", 0))})
+	r := sampler{speller: s, weights: linear, padding: "zeros"}
+	read := r.read(image, at(0, kh, -1, 1), at(1, kw, 1, -1))
+	if mask != "" {
+		read = s.mul(read, s.shaped(mask, s.dims(read, 0, 1), s.ints(1, -1)))
+	}
+	inner := int64(d[1].Size) * k
+	columns := s.shaped(read, s.dims(x, 0, 1), s.ints(groups, inner, -1))
+	weight := s.op("Reshape", []string{w, s.ints(groups, -1, inner)})
+	y := s.shaped(s.op("MatMul", []string{weight, columns}), s.dims(x, 0, 1), s.ints(int64(d[0].Size)), s.dims(offset, 2, 4))
+	if b := s.node.Input(3); b != "" {
+		y = s.add(y, s.op("Reshape", []string{b, s.ints(-1, 1, 1)}))
+	}
+	return []string{y}, nil
+}
+
+// spellRoiAlign: means of points in the cells of regions (He et al. 2017, arXiv:1703.06870), each a product of weights of rows and of columns.
+func spellRoiAlign(s *speller) ([]string, error) {
+	x, rois := s.node.Input(0), s.node.Input(1)
+	if mode := s.attrs.Str("mode"); mode != "avg" && mode != "" {
+		return nil, fmt.Errorf("mode %s is not supported; allowed is avg", mode)
+	}
+	size := s.real(s.dims(x, 2, 4))
+	rows := s.cells(rois, 1, s.attrs.Int("output_height"), s.pick(size, 0))
+	columns := s.cells(rois, 0, s.attrs.Int("output_width"), s.pick(size, 1))
+	y := s.op("MatMul", []string{rows, s.op("Gather", []string{x, s.node.Input(2)})})
+	return []string{s.op("MatMul", []string{y, s.op("Transpose", []string{columns}, onnx.IntsAttr("perm", 0, 1, 3, 2))})}, nil
+}
+
+// cells are the weights [regions, 1, cells, size] of pixels along an axis, whose ends are the columns k and k + 2 of the regions.
+func (s *speller) cells(rois string, k, cells int, size string) string {
+	scale, offset := s.num(float64(s.attrs.Float("spatial_scale"))), 0.0
+	half := s.attrs.Str("coordinate_transformation_mode") == "half_pixel"
+	if half {
+		offset = 0.5
+	}
+	end := func(i int) string {
+		v := s.op("Slice", []string{rois, s.ints(int64(i)), s.ints(int64(i + 1)), s.ints(1)})
+		return s.op("Unsqueeze", []string{s.sub(s.mul(v, scale), s.num(offset)), s.ints(2)}) // [regions, 1, 1]
+	}
+	from, length := end(k), ""
+	if length = s.sub(end(k+2), from); !half {
+		length = s.op("Max", []string{length, s.num(1)})
+	}
+	width := s.div(length, s.num(float64(cells)))
+	n := s.num(float64(s.attrs.Int("sampling_ratio")))
+	if s.attrs.Int("sampling_ratio") <= 0 {
+		n = s.op("Max", []string{s.un("Ceil", width), s.num(1)})
+	}
+	zero, one := s.num(0), s.num(1)
+	most := s.op("ReduceMax", []string{n}, onnx.IntAttr("keepdims", 0))
+	i := s.op("Range", []string{zero, most, one})
+	p := make([]float32, cells)
+	for c := range p {
+		p[c] = float32(c)
+	}
+	inCell := s.div(s.add(i, s.num(0.5)), n)
+	at := s.add(from, s.mul(width, s.add(s.row(p), inCell))) // [regions, cells, points]
+	kept := s.op("And", []string{s.op("GreaterOrEqual", []string{at, s.num(-1)}), s.op("LessOrEqual", []string{at, size})})
+	kept = s.op("And", []string{kept, s.op("Less", []string{i, n})})
+	at = s.op("Max", []string{s.op("Min", []string{at, s.sub(size, one)}), zero})
+	last := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(3)}) }
+	pixels := s.op("Range", []string{zero, size, one})
+	weight := s.un("Relu", s.sub(one, s.un("Abs", s.sub(last(at), pixels))))
+	weight = s.op("ReduceSum", []string{s.mul(weight, s.real(last(kept))), s.ints(2)}, onnx.IntAttr("keepdims", 0))
+	return s.op("Unsqueeze", []string{s.div(weight, n), s.ints(1)})
+}
