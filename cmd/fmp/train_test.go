@@ -155,8 +155,8 @@ func TestTrainExtractorPointsToEpochs(t *testing.T) {
 func TestAdaptExtractor(t *testing.T) {
 	needRuntime(t)
 	from, out := randomExtractor(t), filepath.Join(t.TempDir(), "adapted.onnx")
-	train := []string{"train", "extractor", "--from", from, "--dataset", "digits", "--classes", "5", "--exclude-classes", "5-9", "--mean", "0.5", "--lora", "2", "--epochs", "1",
-		"--batch", "100", "--out", out}
+	train := []string{"train", "extractor", "--from", from, "--dataset", "digits", "--classes", "5", "--exclude-classes", "5-9",
+		"--mean", "0.5", "--lora", "2", "--epochs", "1", "--batch", "100", "--out", out}
 	if code, said, errs := runFMP(t, train...); code != exitOK || !strings.Contains(said, "after:") {
 		t.Fatalf("exit code %d: %s%s", code, said, errs)
 	}
@@ -181,7 +181,8 @@ func TestAdaptExtractor(t *testing.T) {
 	if code, _, errs := runFMP(t, "fuse", "--extractor", out, "--class-names", "five,six", "-o", graph); code != exitOK {
 		t.Errorf("fuse: exit code %d: %s", code, errs)
 	}
-	if code, _, errs := runFMP(t, append(train, "--mirror")...); code != exitUsage || !strings.Contains(errs, "--mirror does not go with --from") {
+	code, _, errs := runFMP(t, append(train, "--mirror")...)
+	if code != exitUsage || !strings.Contains(errs, "--mirror does not go with --from") {
 		t.Errorf("--mirror: exit code %d: %s", code, errs)
 	}
 }

@@ -120,7 +120,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	return x, nil
 }
 
-// Body returns the model without what lies behind its features, and their name. Of o the output alone is used.
+// Body returns the model without the layers behind its features, and the name of these. Of o the output alone is used.
 func Body(m *onnx.Model, o Options) (*onnx.Model, string, error) {
 	value, _, err := featureValue(m.Graph, o.Output)
 	if err != nil {

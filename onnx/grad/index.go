@@ -195,8 +195,8 @@ func vjpGatherND(c *call) ([]string, error) {
 	return []string{c.op("ScatterND", []string{c.filled(c.in(0), 0), c.in(1), c.g()}, onnx.StrAttr("reduction", "add"))}, nil
 }
 
-// vjpScatter: of elements that are replaced, nothing passes to what stood there. The highest and the lowest share their cotangent among all
-// that are equal to them, as PyTorch does. A product gives each factor the product of the others, which is none of theirs with another zero.
+// vjpScatter: nothing passes to elements that are replaced. The highest and the lowest share their cotangent among all
+// that are equal to them, as PyTorch does. A product gives each factor the product of the others, which is 0 where one of them is.
 func vjpScatter(c *call) ([]string, error) {
 	x, at, updates, g := c.in(0), c.in(1), c.in(2), c.g()
 	gather := map[string]string{"ScatterElements": "GatherElements", "ScatterND": "GatherND"}[c.node.Op]

@@ -339,7 +339,8 @@ var ruleCases = []ruleCase{
 	{op: "SpaceToDepth", in: []arg{normal(1, 2, 4, 6)}, attrs: []onnx.Attr{attr("blocksize", 2)}},
 	{op: "Trilu", in: []arg{normal(3, 4)}},
 	{op: "Trilu", note: "lower", in: []arg{normal(3, 4), constant(onnx.Scalar(int64(1)))}, attrs: []onnx.Attr{attr("upper", 0)}},
-	{op: "Einsum", note: "three operands", in: []arg{normal(2, 3), normal(3, 4), normal(2, 4, 2)}, attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,jk,ikl->il")}},
+	{op: "Einsum", note: "three operands", in: []arg{normal(2, 3), normal(3, 4), normal(2, 4, 2)},
+		attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,jk,ikl->il")}},
 	{op: "Resize", in: []arg{normal(1, 2, 2, 3), absent, constant(onnx.Vector[float32](1, 1, 2, 3))},
 		attrs: []onnx.Attr{onnx.StrAttr("coordinate_transformation_mode", "asymmetric"), onnx.StrAttr("nearest_mode", "floor")}},
 	{op: "Resize", note: "half pixel", in: []arg{normal(1, 2, 2, 3), absent, constant(onnx.Vector[float32](1, 1, 3, 2))}},
@@ -366,15 +367,17 @@ var ruleCases = []ruleCase{
 		attrs: []onnx.Attr{onnx.StrAttr("padding_mode", "reflection"), onnx.StrAttr("mode", "cubic"), attr("align_corners", 1)}},
 	{op: "GridSample", note: "nearest", in: []arg{normal(1, 2, 4, 5), between(false, 4, 5)}, opset: 20,
 		attrs: []onnx.Attr{onnx.StrAttr("mode", "nearest")}},
-	{op: "RoiAlign", in: []arg{normal(2, 2, 6, 7), constant(onnx.NewTensor([]float32{.6, .7, 5.3, 4.4, -1, 1.3, 9.2, 8.4, 2, 2, 2.5, 6}, 3, 4)), indices(1, 0, 1)},
+	{op: "RoiAlign", in: []arg{normal(2, 2, 6, 7),
+		constant(onnx.NewTensor([]float32{.6, .7, 5.3, 4.4, -1, 1.3, 9.2, 8.4, 2, 2, 2.5, 6}, 3, 4)), indices(1, 0, 1)},
 		attrs: []onnx.Attr{attr("output_height", 2), attr("output_width", 3)}},
-	{op: "RoiAlign", note: "two points, scaled, old corners", in: []arg{normal(2, 2, 6, 7), constant(onnx.NewTensor([]float32{1, 2, 9, 8, 3, 0, 4, 11}, 2, 4)), indices(1, 0)},
+	{op: "RoiAlign", note: "two points, scaled, old corners", in: []arg{normal(2, 2, 6, 7),
+		constant(onnx.NewTensor([]float32{1, 2, 9, 8, 3, 0, 4, 11}, 2, 4)), indices(1, 0)},
 		attrs: []onnx.Attr{attr("output_height", 2), attr("output_width", 2), attr("sampling_ratio", 2), onnx.FloatAttr("spatial_scale", 0.5),
 			onnx.StrAttr("coordinate_transformation_mode", "output_half_pixel")}},
 	{op: "DeformConv", opset: 19, in: []arg{normal(2, 2, 4, 5), uniformWeight(-1, 1, 3, 2, 2, 2), uniform(.1, .4, 2, 8, 3, 4)}},
-	{op: "DeformConv", note: "groups, bias, mask", opset: 19, in: []arg{normal(1, 4, 5, 5), uniformWeight(-1, 1, 2, 2, 3, 2), uniform(-.8, -.6, 1, 24, 3, 5),
-		normal(2), normal(1, 12, 3, 5)}, attrs: []onnx.Attr{attr("group", 2), attr("offset_group", 2), ints("strides", 2, 1), ints("pads", 1, 1, 1, 0),
-		ints("dilations", 1, 1)}},
+	{op: "DeformConv", note: "groups, bias, mask", opset: 19, in: []arg{normal(1, 4, 5, 5), uniformWeight(-1, 1, 2, 2, 3, 2),
+		uniform(-.8, -.6, 1, 24, 3, 5), normal(2), normal(1, 12, 3, 5)},
+		attrs: []onnx.Attr{attr("group", 2), attr("offset_group", 2), ints("strides", 2, 1), ints("pads", 1, 1, 1, 0), ints("dilations", 1, 1)}},
 
 	// Transforms; complex numbers are pairs on the last axis.
 	{op: "DFT", in: []arg{normal(2, 5, 3, 1)}},
@@ -433,7 +436,7 @@ var ruleCases = []ruleCase{
 	{op: "Pad", note: "axes", opset: 18, in: []arg{normal(3, 4), indices(1, 2), absent, indices(1)}},
 }
 
-// between is a grid [1, 3, 3, 2] for [h, w] pixels whose positions lie between pixels and inside or around them, away from where the gradient jumps.
+// between is a grid [1, 3, 3, 2] of positions between pixels [h, w] and around them, away from where the gradient jumps.
 func between(align bool, h, w int) arg {
 	at := []float64{0.3, 1.7, 2.3, -0.7, 0.7, 3.7, 1.3, -1.3, 4.3}
 	v := make([]float32, 18)

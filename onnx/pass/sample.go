@@ -147,8 +147,7 @@ func spellDeformConv(s *speller) ([]string, error) {
 		v = s.add(s.add(v, s.real(s.constant(start))), s.op("Reshape", []string{steps, s.ints(1, 1, int64(shape[0]), int64(shape[1]))}))
 		return s.shaped(v, s.dims(v, 0, 1), s.ints(-1))
 	}
-	image := s.op("Reshape", []string{x, s.op("Concat", []string{s.ints(-1), s.op("Div", []string{s.dims(x, 1, 2), s.ints(parts)}), s.dims(x, 2, 4)},
-		onnx.IntAttr("axis", 0))})
+	image := s.shaped(x, s.ints(-1), s.div(s.dims(x, 1, 2), s.ints(parts)), s.dims(x, 2, 4))
 	r := sampler{speller: s, weights: linear, padding: "zeros"}
 	read := r.read(image, at(0, kh, -1, 1), at(1, kw, 1, -1))
 	if mask != "" {
@@ -164,7 +163,8 @@ func spellDeformConv(s *speller) ([]string, error) {
 	return []string{y}, nil
 }
 
-// spellRoiAlign: means of points in the cells of regions (He et al. 2017, arXiv:1703.06870), each a product of weights of rows and of columns.
+// spellRoiAlign: means of points in the cells of regions (He et al. 2017, arXiv:1703.06870), as a product with weights of rows and one with
+// weights of columns.
 func spellRoiAlign(s *speller) ([]string, error) {
 	x, rois := s.node.Input(0), s.node.Input(1)
 	if mode := s.attrs.Str("mode"); mode != "avg" && mode != "" {
