@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom module edge-all wasm page setup demo test test-short test-386 test-arm64 race mutate fuzz vuln vet lint fmt docs figures generate bench bench-peers service-test testdata conformance clean help
+.PHONY: all build size sbom module edge-all wasm page setup demo test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -99,7 +99,7 @@ test-386: ## go vet of the pipeline and the client's tests as on a machine of 32
 	  CGO_ENABLED=0 GOARCH=386 $(GO) test ./onnx/conformance $$($(GO) list -deps ./cmd/fmp-edge | grep '^fmp/')
 
 # A processor of 64 bits that is no amd64 multiplies in NEON: its kernels run under emulation.
-test-arm64: ## tests of the kernels as arm64 runs them, under qemu-aarch64
+test-neon: ## tests of the kernels as arm64 runs them, under qemu-aarch64
 	@q=$$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || { echo 'qemu-aarch64 is missing: apt-get install qemu-user'; exit 1; }; set -x; \
 	  CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short -exec "$$q" ./onnx/dense ./onnx/internal/kernel
 
