@@ -41,6 +41,8 @@
 	VMOVUPD s0, (DX); \
 	ADDQ    SI, DX
 
+// CX counts the inner axis, DI is at b and BX the distance of its two panels, DX at c and SI the distance of its rows; Z0 and Z1 a row of
+// b, Z2 to Z11 elements of a, Z12 to Z31 the ten rows of sums, two registers each.
 #define TILE10X2(broadcast, fma, add, shift) \
 	MOVQ d+0(FP), CX; \
 	LEFT10(shift); \
@@ -100,6 +102,7 @@ loop: \
 	VZEROUPPER; \
 	RET
 
+// As TILE10X2 with one panel of b, in Z0; Z12 to Z21 the ten rows of sums.
 #define TILE10X1(broadcast, fma, add, shift) \
 	MOVQ d+0(FP), CX; \
 	LEFT10(shift); \
@@ -158,6 +161,7 @@ loop: \
 	VMOVUPD s1, 32(DX); \
 	ADDQ    SI, DX
 
+// As TILE10X2 for five rows in AVX2: Y0 and Y1 a row of b, Y2 to Y5 elements of a, Y6 to Y15 the rows of sums, two registers each.
 #define TILE5X2(broadcast, fma, add, shift) \
 	MOVQ d+0(FP), CX; \
 	LEFT10(shift); \
@@ -196,6 +200,8 @@ loop: \
 	VZEROUPPER; \
 	RET
 
+// a becomes (a - its mean under p) p w, by column. CX columns left, by 64 bytes, BX rows left, R8 and SI at a, R9 its rows' distance, R10
+// and DI at p, R11 its rows' distance, R12 at w; Y0 and Y1 elements of a, Y4 and Y5 means, Y6 and Y7 weights.
 #define CURVE(sub, mul, fma, shift) \
 	MOVQ    n+8(FP), CX; \
 	SHRQ    $(6-shift), CX; \
@@ -249,7 +255,8 @@ curve: \
 	VZEROUPPER; \
 	RET
 
-// One row times one panel, four rows of the panel at a time in sums of their own.
+// One row times one panel, four rows of the panel at a time in sums of their own. CX counts the inner axis, SI is at the row, DI at the
+// panel, DX at the result; Y0 to Y3 elements of the row, Y4 to Y11 the sums, two registers for each of four.
 #define ROW(broadcast, fma, add, size) \
 	MOVQ   d+0(FP), CX; \
 	MOVQ   a+8(FP), SI; \
@@ -439,7 +446,9 @@ GLOBL ·exponential(SB), RODATA|NOPTR, $144
 
 // func softmaxZ(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool, top, sum *float64)
 //
-// Eight columns at a time, in three passes over the classes: largest, exponentials and their sum, division.
+// Eight columns at a time, in three passes over the classes: largest, exponentials and their sum, division. CX columns left, BX classes
+// left, R8 logits and R9 their rows' distance, R10 exponentials and R11 theirs, R12 probabilities and R13 theirs, SI and DI the source
+// and destination of a pass, AX constants; Z5 the largest, Z6 the sum, then its inverse, Z0 to Z3 and Z14 to Z31 the exponential's.
 TEXT ·softmaxZ(SB), NOSPLIT, $0-88
 	MOVQ n+8(FP), CX
 	SHRQ $3, CX
@@ -527,7 +536,7 @@ next:
 
 // func softmaxY(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool, top, sum *float64)
 //
-// softmaxZ, four columns at a time.
+// softmaxZ, four columns at a time; Y0 to Y4 and Y7 to Y15 are the exponential's.
 TEXT ·softmaxY(SB), NOSPLIT, $0-88
 	MOVQ n+8(FP), CX
 	SHRQ $2, CX
@@ -614,6 +623,9 @@ next:
 	RET
 
 // func expSumZ(c, n int, l *float32, ls int, by float64, sum *float64)
+//
+// CX columns left, eight at a time, BX classes left, R8 and SI logits and R9 their rows' distance, R10 sums, AX constants; Z5 the factor
+// of logits, Z6 the sum, Z0 to Z3 and Z14 to Z31 the exponential's.
 TEXT ·expSumZ(SB), NOSPLIT, $0-48
 	MOVQ n+8(FP), CX
 	SHRQ $3, CX
@@ -648,6 +660,8 @@ classes:
 	RET
 
 // func expSumY(c, n int, l *float32, ls int, by float64, sum *float64)
+//
+// expSumZ, four columns at a time; Y0 to Y4 and Y7 to Y15 are the exponential's.
 TEXT ·expSumY(SB), NOSPLIT, $0-48
 	MOVQ n+8(FP), CX
 	SHRQ $2, CX
@@ -690,6 +704,8 @@ TEXT ·curveYs(SB), NOSPLIT, $0-56
 	CURVE(VSUBPS, VMULPS, VFMADD231PS, 2)
 
 // func narrowY(n int, from *float64, to *float32, step int)
+//
+// CX groups of eight numbers left, SI the source, DI the destination and DX its step; X0 and X1 four numbers each.
 TEXT ·narrowY(SB), NOSPLIT, $0-32
 	MOVQ n+0(FP), CX
 	MOVQ from+8(FP), SI
@@ -719,7 +735,9 @@ TEXT ·rowYs(SB), NOSPLIT, $0-32
 
 // func widenY(c, n int, h *float32, hs int, v, out *float64, vs int, share, l2 float64)
 //
-// Eight columns at a time, in two passes over the rows: mean, and what is left of it.
+// Eight columns at a time, in two passes over the rows: mean, and the difference from it. CX columns left, BX rows left, R8 and SI at h,
+// R9 its rows' distance, R10 and DI at v, R11 and DX at out, R12 the distance of their rows; Y0 and Y1 elements, Y4 and Y5 sums, then
+// means, Y6 the share, Y7 the penalty.
 TEXT ·widenY(SB), NOSPLIT, $0-72
 	MOVQ         n+8(FP), CX
 	SHRQ         $3, CX

@@ -1,8 +1,11 @@
 #include "textflag.h"
 
+// In all functions here DI is at the destination and SI at the source, and CX counts down; other registers are named at each.
+
 // func limitY(n int, dst, src *float32, scale, shift, lo, hi float32)
 //
-// MAXPS and MINPS give their last operand, here the number itself, where it is NaN.
+// CX numbers left; Y4 scale, Y5 shift, Y6 and Y7 bounds, Y0 eight numbers. MAXPS and MINPS give their last operand, here the number
+// itself, where it is NaN.
 TEXT ·limitY(SB), NOSPLIT, $0-40
 	MOVQ         n+0(FP), CX
 	MOVQ         dst+8(FP), DI
@@ -27,7 +30,7 @@ loop:
 
 // func tapSumsY(taps, n int, dst, src *float32, offsets *int, weights *float32, start float32)
 //
-// 32 sums stay in Y0 to Y3.
+// R8 taps, DX numbers left, R9 offsets, R10 weights, CX the tap, AX its offset, BX its source; Y0 to Y3 are 32 sums, Y4 a weight.
 TEXT ·tapSumsY(SB), NOSPLIT, $0-52
 	MOVQ taps+0(FP), R8
 	MOVQ n+8(FP), DX
@@ -73,7 +76,7 @@ tap:
 
 // func tapMaximaY(taps, n int, dst, src *float32, offsets *int)
 //
-// 32 maxima stay in Y0 to Y3.
+// R8 taps, DX numbers left, R9 offsets, CX the tap, AX its offset, BX its source; Y0 to Y3 are 32 maxima, Y5 and Y6 MAXIMUM's.
 TEXT ·tapMaximaY(SB), NOSPLIT, $0-40
 	MOVQ taps+0(FP), R8
 	MOVQ n+8(FP), DX
@@ -114,9 +117,11 @@ more:
 	VZEROUPPER
 	RET
 
-// The last four elements of a line are done again where there are less of them left.
-//
 // func deinterleaveX(lines, n int, even, odd *float32, apart int, src *float32, from int)
+//
+// R8 lines left, R9 bytes of a line of either destination, DI and DX the destinations and R10 their lines' distance, SI the source and
+// R11 its lines' distance, CX the byte, R12 the last that four elements may begin at; X0 and X1 eight elements, X2 and X3 the even and
+// odd ones. The last four elements of a line are done again where there are less of them left.
 TEXT ·deinterleaveX(SB), NOSPLIT, $0-56
 	MOVQ lines+0(FP), R8
 	MOVQ n+8(FP), R9
@@ -178,6 +183,9 @@ next:
 	LEAQ    (DX)(R8*4), DX
 
 // func tilesInY(n int, dst *float32, ds int, src *float32, line, odd int)
+//
+// CX tiles left, DI and DX where elements of the transform go, R8 and R13 their distance and three times that, SI even columns, BX odd
+// ones, R9 to R12 the four lines' distances from there; Y0 to Y3 differences or sums of lines, Y4 to Y7 of their columns.
 TEXT ·tilesInY(SB), NOSPLIT, $0-48
 	MOVQ n+0(FP), CX
 	MOVQ dst+8(FP), DI
@@ -240,6 +248,9 @@ loop:
 	ADDQ       $64, to
 
 // func tilesOutY(n int, dst *float32, line int, m *float32, ms int, f *finish)
+//
+// CX tiles left, DI and DX the two lines of the output, SI and AX the product's elements, R8 and R10 their distance and three times that,
+// R12 scale and shift; Y0 to Y7 sums of columns, Y8 to Y12 PAIR's, Y13 and Y14 bounds, Y15 COLUMN's.
 TEXT ·tilesOutY(SB), NOSPLIT, $0-48
 	MOVQ         n+0(FP), CX
 	MOVQ         dst+8(FP), DI
@@ -282,6 +293,8 @@ loop:                   \
 	RET
 
 // func pairsY(op, n int, dst, a, b *float32, as, bs int)
+//
+// AX the operation, CX numbers left, SI and BX the operands, R8 and R9 their steps in bytes, 0 where one is repeated; Y0 the result.
 TEXT ·pairsY(SB), NOSPLIT, $0-56
 	MOVQ op+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -319,7 +332,9 @@ GLOBL exps<>(SB), RODATA|NOPTR, $52
 
 // func expY(n int, dst, src *float32, shift float32, sums *[8]float32)
 //
-// x = k ln 2 + r, |r| <= ln 2 / 2; the power of two goes by two factors, either of which exists.
+// x = k ln 2 + r, |r| <= ln 2 / 2; the power of two goes by two factors, either of which exists. CX numbers left, DX the sums; Y0 is x,
+// then r, Y1 is k, then the second exponent, Y2 the power series, Y3 a coefficient, then the first exponent, Y7 to Y13 constants, Y14
+// sums, Y15 the shift.
 TEXT ·expY(SB), NOSPLIT, $0-40
 	MOVQ         n+0(FP), CX
 	MOVQ         dst+8(FP), DI
@@ -377,6 +392,8 @@ loop:
 	RET
 
 // func largestY(n int, src *float32, to *[8]float32)
+//
+// CX numbers left; Y0 the largest so far, by lane.
 TEXT ·largestY(SB), NOSPLIT, $0-24
 	MOVQ    n+0(FP), CX
 	MOVQ    src+8(FP), SI
@@ -393,6 +410,9 @@ loop:
 	RET
 
 // func quotientY(n int, dst, src *float32, of *quotient)
+//
+// CX numbers left, DX the quotient's coefficients; Y0 is x, Y1 its square, Y2 and Y3 are P and Q by Horner's rule, Y4 and Y5 their next
+// coefficients, Y10 and Y11 their first, Y12 and Y13 are -1 and 1, Y14 and Y15 the bounds of x.
 TEXT ·quotientY(SB), NOSPLIT, $0-32
 	MOVQ         n+0(FP), CX
 	MOVQ         dst+8(FP), DI
@@ -445,7 +465,7 @@ loop:
 	VZEROUPPER
 	RET
 
-// What the end of a row is made of, each in every lane: see exps in vector_amd64.s for exponentials; 1/6, -1.
+// The constants of HardSwish and of a sign: 1/6 and -1.
 DATA ends<>+0(SB)/4, $0.166666666666666667
 DATA ends<>+4(SB)/4, $-1.0
 GLOBL ends<>(SB), RODATA|NOPTR, $8
@@ -455,8 +475,8 @@ GLOBL ends<>(SB), RODATA|NOPTR, $8
 
 // func finishZ(e *ending)
 //
-// AX the curve, R9 rows left, R10 columns of a row, SI and DI source and destination and R8 their stride in bytes, R11 and R12 what is
-// added and its stride, R13 and BX scales and shifts and DX the step between them, CX the column, R15 columns left; K1 the columns of a
+// AX the curve, R9 rows left, R10 columns of a row, R8 the stride of source and destination in bytes, R11 and R12 the summand and
+// its stride, R13 and BX scales and shifts and DX the step between them, CX the column, R15 columns left; K1 the columns of a
 // vector, K2 those of the last. Z0 is the number, Z1 to Z3 are the curve's, Z4 to Z7 scale, shift and bounds, Z16 to Z31 constants.
 TEXT ·finishZ(SB), NOSPLIT, $0-8
 	MOVQ         e+0(FP), AX
