@@ -9,14 +9,13 @@ import (
 // way there and back.
 const winogradLeast = 16
 
-// ending is the work of finishZ on rows of n numbers, which lie stride bytes apart: dst = curve(scale src + shift + add), where add may
-// be nil. Scales and shifts of two rows are step bytes apart, rows of add further.
+// ending is the work of finishZ on rows of n numbers, which lie stride bytes apart: dst = curve(scale src + shift). Scales and shifts of two
+// rows are step bytes apart.
 type ending struct {
-	dst, src, add, scale, shift *float32
-	rows, n                     int
-	stride, further, step       int
-	curve                       curve
-	lo, hi                      float32
+	dst, src, scale, shift *float32
+	rows, n, stride, step  int
+	curve                  curve
+	lo, hi                 float32
 }
 
 var unchanged = [2]float32{1, negativeZero}

@@ -475,24 +475,22 @@ GLOBL ends<>(SB), RODATA|NOPTR, $8
 
 // func finishZ(e *ending)
 //
-// AX the curve, R9 rows left, R10 columns of a row, R8 the stride of source and destination in bytes, R11 and R12 the summand and
-// its stride, R13 and BX scales and shifts and DX the step between them, CX the column, R15 columns left; K1 the columns of a
-// vector, K2 those of the last. Z0 is the number, Z1 to Z3 are the curve's, Z4 to Z7 scale, shift and bounds, Z16 to Z31 constants.
+// AX the curve, R9 rows left, R10 columns of a row, R8 the stride of source and destination in bytes, R13 and BX scales and shifts and DX
+// the step between them, CX the column, R15 columns left; K1 the columns of a vector, K2 those of the last. Z0 is the number, Z1 to Z3
+// are the curve's, Z4 to Z7 scale, shift and bounds, Z16 to Z31 constants.
 TEXT ·finishZ(SB), NOSPLIT, $0-8
 	MOVQ         e+0(FP), AX
 	MOVQ         0(AX), DI
 	MOVQ         8(AX), SI
-	MOVQ         16(AX), R11
-	MOVQ         24(AX), R13
-	MOVQ         32(AX), BX
-	MOVQ         40(AX), R9
-	MOVQ         48(AX), R10
-	MOVQ         56(AX), R8
-	MOVQ         64(AX), R12
-	MOVQ         72(AX), DX
-	VBROADCASTSS 88(AX), Z6
-	VBROADCASTSS 92(AX), Z7
-	MOVQ         80(AX), AX
+	MOVQ         16(AX), R13
+	MOVQ         24(AX), BX
+	MOVQ         32(AX), R9
+	MOVQ         40(AX), R10
+	MOVQ         48(AX), R8
+	MOVQ         56(AX), DX
+	VBROADCASTSS 72(AX), Z6
+	VBROADCASTSS 76(AX), Z7
+	MOVQ         64(AX), AX
 	MOVQ         R10, CX
 	ANDQ         $15, CX
 	MOVL         $1, R15
@@ -532,18 +530,12 @@ whole:
 	VMOVUPS.Z (SI)(CX*4), K1, Z0
 	VMULPS    Z4, Z0, Z0
 	VADDPS    Z5, Z0, Z0
-	TESTQ     R11, R11
-	JEQ       added
-	VMOVUPS.Z (R11)(CX*4), K1, Z1
-	VADDPS    Z1, Z0, Z0
-
-added:
-	CMPQ   AX, $1
-	JGT    exponential
-	JEQ    hard
-	VMAXPS Z0, Z6, Z0
-	VMINPS Z0, Z7, Z0
-	JMP    write
+	CMPQ      AX, $1
+	JGT       exponential
+	JEQ       hard
+	VMAXPS    Z0, Z6, Z0
+	VMINPS    Z0, Z7, Z0
+	JMP       write
 
 hard:
 	VMULPS Z16, Z0, Z1
@@ -595,7 +587,6 @@ write:
 	JGT     column
 	ADDQ    R8, SI
 	ADDQ    R8, DI
-	ADDQ    R12, R11
 	ADDQ    DX, R13
 	ADDQ    DX, BX
 	DECQ    R9
