@@ -5,8 +5,11 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
 
 	"fmp/pipeline/honesty"
 )
@@ -17,6 +20,9 @@ import (
 // discriminant, (m_c - m0)'W^-1(m_d - m0): v = sum_c e_c a_c / root of its value. Mislabelled means leave their span as it is. Each is
 // measured in its standard deviation within classes, that of the median client: a false scatter moves the median little. The scatter is
 // judged by the same numbers ([scatterOdds]). That of improper clients ([Improper]) is not read, and they are bad.
+//
+// Further coordinates are random directions of the space in which W is I ([scattered]). False means hide from the directions of true ones,
+// not from those: the noise of a mean of n images has 1/n of their variance.
 func Claims(clients []Client, improper []bool) (u honesty.Uploads, lambda []float64, err error) {
 	clients = slices.Clone(clients)
 	for m, bad := range improper {
@@ -39,8 +45,10 @@ func Claims(clients []Client, improper []bool) (u honesty.Uploads, lambda []floa
 	if err != nil {
 		return u, nil, err
 	}
-	_, r := v.Dims()
-	deviations, odds := within(clients, v)
+	_, first := v.Dims()
+	along := scattered(h, v)
+	_, r := along.Dims()
+	deviations, odds := within(clients, along, first)
 	p.labelOdds(h, odds)
 	for m, bad := range improper {
 		if bad {
@@ -52,17 +60,94 @@ func Claims(clients []Client, improper []bool) (u honesty.Uploads, lambda []floa
 	d, at := make([]float64, p.k), mat.NewVecDense(r, nil)
 	for _, e := range p.cells {
 		floats.SubTo(d, e.mean, h.origin)
-		at.MulVec(v.T(), mat.NewVecDense(p.k, d))
+		at.MulVec(along.T(), mat.NewVecDense(p.k, d))
 		i := e.client*p.c + e.class
 		u.Masses[i] = e.n / share(clients[e.client])
 		floats.DivTo(u.Means[i*r:(i+1)*r], at.RawVector().Data, deviations)
+	}
+	centre(clients, &u, first)
+	if r > first {
+		values = append(values, slices.Repeat([]float64{squares(h, along, first)}, r-first)...)
 	}
 	lambda = make([]float64, r)
 	for j, value := range values {
 		lambda[j] = max(value/float64(held(p.n))/(deviations[j]*deviations[j]), leastVariance)
 	}
-	u.Wide = honesty.IsWide(p.c, r)
+	u.Wide = honesty.IsWide(p.c, first)
 	return u, lambda, nil
+}
+
+// Constants of the random directions, chosen on ten classes of CIFAR-100 behind a pretrained network (docs/notes/moments.md).
+const (
+	mostRandom = 64
+	tightness  = 1.25 // by which standard deviations along them are divided
+)
+
+// scattered returns directions, [k, r], followed by random ones in which W is I: as many as there are directions beyond the principal
+// ones, [mostRandom] at most. Their coordinates of class means are independent, and alike, whatever the images are.
+func scattered(h *head, v *mat.Dense) *mat.Dense {
+	k, r := v.Dims()
+	n := min(k-leading, mostRandom)
+	if n <= 0 {
+		return v
+	}
+	q := orthonormal(gaussian(k, n, 2))
+	var upper mat.TriDense
+	h.chol.UTo(&upper)
+	blas64.Trsm(blas.Left, blas.NoTrans, 1, upper.RawTriangular(), q.RawMatrix()) // U^-1 q has covariance I, with W = U'U
+	out := mat.NewDense(k, r+n, nil)
+	out.Augment(v, q)
+	return out
+}
+
+// centre takes each client's shift out of the coordinates of its class means from number from on: a vector that all of them share, as
+// images of another camera have. A class mean differs from that of the other clients by the shift, N(0, 0.3 I) as class means of many images
+// may differ, and noise. Each class mean is told the shift by the client's other classes, so that what is false of one class stays.
+func centre(clients []Client, u *honesty.Uploads, from int) {
+	k := u.K - from
+	n, sum := make([]float64, u.Classes), make([]float64, u.Classes*k)
+	at := func(m, c int) []float64 { return u.Means[(m*u.Classes+c)*u.K+from:][:k] }
+	counted := func(m, c int) float64 { return u.Masses[m*u.Classes+c] * share(clients[m]) }
+	for m := range u.Clients {
+		for c := range n {
+			n[c] += counted(m, c)
+			floats.AddScaled(sum[c*k:][:k], counted(m, c), at(m, c))
+		}
+	}
+	precision, off := make([]float64, u.Classes), make([]float64, u.Classes*k) // off: differences, by their precision
+	all := make([]float64, k)
+	for m := range u.Clients {
+		clear(all)
+		total := honesty.Precision(math.Inf(1))
+		for c := range n {
+			mass, d := counted(m, c), off[c*k:][:k]
+			precision[c] = 0
+			clear(d)
+			if rest := n[c] - mass; mass > 0 && rest > 0 {
+				a := honesty.Precision(mass)
+				precision[c], total = a, total+a
+				floats.AddScaled(d, a*(1+mass/rest), at(m, c)) // less the mean of the rest, (sum - mass mean)/rest
+				floats.AddScaled(d, -a/rest, sum[c*k:][:k])
+				floats.Add(all, d)
+			}
+		}
+		for c := range n {
+			if counted(m, c) > 0 {
+				scale := 1 / (total - precision[c])
+				floats.AddScaled(at(m, c), -scale, all)
+				floats.AddScaled(at(m, c), scale, off[c*k:][:k])
+			}
+		}
+	}
+}
+
+// squares returns the sum of squares of the class means along random directions, which start at column from of v, on average.
+func squares(h *head, v *mat.Dense, from int) float64 {
+	k, r := v.Dims()
+	var on mat.Dense
+	on.Mul(h.shift, v.Slice(0, k, from, r))
+	norm := mat.Norm(&on, 2)
+	return norm * norm / float64(r-from)
 }
 
 // Improper reports for each client whether its scatter is no covariance: it has directions so negative that the covariance of
@@ -183,8 +268,9 @@ func symmetric(m *mat.Dense) *mat.SymDense {
 }
 
 // within returns the standard deviation within classes along each direction, that of the median client by degrees of freedom (1 where no
-// client has any), and each client's [scatterOdds].
-func within(clients []Client, v *mat.Dense) (deviations, odds []float64) {
+// client has any), and each client's [scatterOdds] along the first directions, in which the classes lie apart. Those that follow are alike:
+// they share one deviation.
+func within(clients []Client, v *mat.Dense, apart int) (deviations, odds []float64) {
 	_, r := v.Dims()
 	along := make([][]float64, len(clients)) // variances of each client
 	weights := make([]float64, len(clients))
@@ -193,6 +279,12 @@ func within(clients []Client, v *mat.Dense) (deviations, odds []float64) {
 			continue
 		}
 		along[m] = variances(u, v)
+		if alike := along[m][apart:]; len(alike) > 0 {
+			mean := stat.Mean(alike, nil)
+			for j := range alike {
+				alike[j] = mean / (tightness * tightness)
+			}
+		}
 		weights[m] = share(u) * float64(u.Within.Dof)
 	}
 	deviations, odds = make([]float64, r), make([]float64, len(clients))
@@ -210,7 +302,7 @@ func within(clients []Client, v *mat.Dense) (deviations, odds []float64) {
 	}
 	for m, a := range along {
 		if a != nil {
-			odds[m] = scatterOdds(a, deviations, clients[m].Within.Dof)
+			odds[m] = scatterOdds(a[:apart], deviations, clients[m].Within.Dof)
 		}
 	}
 	return deviations, odds

@@ -89,8 +89,7 @@ type Uploads struct {
 	Copy []int
 	// Odds [clients] are log odds of honesty that something else than class means tells; nil where nothing does.
 	Odds []float64
-	// Wide says that the uploads have fewer coordinates than the round (wide.go); K is then [Leading] at most, and Pool's class means are of
-	// these.
+	// Wide says that the uploads have fewer coordinates than the round (wide.go), and Pool's class means are of these.
 	Wide bool
 }
 

@@ -134,3 +134,61 @@ func TestStatesOfSamples(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestMomentsOutside: class means that are false in all directions but those in which the classes lie apart are found, among more
+// coordinates than are principal, and a client whose images all differ by one vector is kept.
+func TestMomentsOutside(t *testing.T) {
+	const many, images, k, c, bad = 7, 60, 192, 4, 2
+	for name, of := range map[string]struct{ shift, lie float32 }{ // in standard deviations of an image
+		"none":                     {},
+		"one shift of all images":  {shift: 1},
+		"one lie for each of them": {lie: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deviation := func(j int) float32 { // of images of a class; the classes lie apart in the first of them
+				if j < c {
+					return 1
+				}
+				return 0.3
+			}
+			shift := make([]float32, k)
+			rng.Normal(rng.New(1, "shift"), shift)
+			clients := make([]discriminant.Client, many)
+			for m := range clients {
+				r := rng.New(1, "client", m)
+				x, y := make([]float32, images*k), make([]int, images)
+				rng.Normal(r, x)
+				for i := range x {
+					j := i % k
+					if y[i/k] = i / k % c; m == bad && j >= c {
+						x[i] += of.shift * shift[j]
+					}
+					if x[i] *= deviation(j); j == y[i/k] {
+						x[i] += 4
+					}
+				}
+				var err error
+				if clients[m].Means, clients[m].Within, err = moments.Of(x, k, y, c, fmt.Sprint(m)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := rng.New(1, "lies")
+			for i := range clients[bad].Means.N {
+				row := clients[bad].Means.Row(i)
+				for j := c; j < k; j++ {
+					row[j] += of.lie * deviation(j) * float32(r.NormFloat64())
+				}
+			}
+			p, err := Moments(t.Context(), clients, nil, MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
+				Honesty: true, Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for m, honest := range p.Judgement.Honest {
+				if want := m != bad || of.lie == 0; (honest > 0.9) != want || !want && honest > 0.2 {
+					t.Errorf("P(honest) of client %d is %.3f", m, honest)
+				}
+			}
+		})
+	}
+}
