@@ -100,9 +100,9 @@ func scattered(h *head, v *mat.Dense) *mat.Dense {
 	return out
 }
 
-// centre takes each client's shift out of the coordinates of its class means from number from on: a vector that all of them share, as
-// images of another camera have. A class mean differs from that of the other clients by the shift, N(0, 0.3 I) as class means of many images
-// may differ, and noise. Each class mean is told the shift by the client's other classes, so that what is false of one class stays.
+// centre takes each client's shift, a vector that all of its class means share, as images of another camera have, out of their coordinates
+// from number from on. A class mean differs from that of the other clients by the shift, which is N(0, 0.3 I) as far as class means of many
+// images may differ, and by noise. Each is told the shift by the client's other classes: a lie about one class stays.
 func centre(clients []Client, u *honesty.Uploads, from int) {
 	k := u.K - from
 	n, sum := make([]float64, u.Classes), make([]float64, u.Classes*k)
@@ -365,8 +365,8 @@ func scatterOdds(variances, deviations []float64, dof int) float64 {
 // leastLabel is the lower bound of a calibration point's probability of its class, as a share of that of a class named at random.
 const leastLabel = 0.01
 
-// labelOdds adds the log likelihood ratio of the classes of its calibration points to each client's odds: of an honest client they have the
-// probabilities of the discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
+// labelOdds adds to each client's odds what the classes of its calibration points tell: of an honest client they have the probabilities of
+// the discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
 func (p *pooled) labelOdds(h *head, odds []float64) {
 	chance := -math.Log(float64(p.c))
 	least := chance + math.Log(leastLabel)
