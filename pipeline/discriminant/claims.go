@@ -84,7 +84,7 @@ const (
 )
 
 // scattered returns directions, [k, r], followed by random ones in which W is I: as many as there are directions beyond the principal
-// ones, [mostRandom] at most. Their coordinates of class means are independent, and alike, whatever the images are.
+// ones, [mostRandom] at most. Their coordinates of class means are independent and alike.
 func scattered(h *head, v *mat.Dense) *mat.Dense {
 	k, r := v.Dims()
 	n := min(k-leading, mostRandom)
@@ -365,8 +365,8 @@ func scatterOdds(variances, deviations []float64, dof int) float64 {
 // leastLabel is the lower bound of a calibration point's probability of its class, as a share of that of a class named at random.
 const leastLabel = 0.01
 
-// labelOdds adds to each client's odds what the classes of its calibration points tell: of an honest client they have the probabilities of
-// the discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
+// labelOdds adds the log likelihood ratio of the classes of its calibration points to each client's odds: of an honest client they have the
+// probabilities of the discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
 func (p *pooled) labelOdds(h *head, odds []float64) {
 	chance := -math.Log(float64(p.c))
 	least := chance + math.Log(leastLabel)
