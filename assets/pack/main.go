@@ -2,12 +2,14 @@
 //
 //	go run ./assets/pack assets/models/DATASET/embedding.onnx
 //
-// and FILE in place of each FILE.planes.
+// and FILE in place of each FILE.planes. It packs with the program zstd, at its highest level.
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 
 	"fmp/assets/internal/planes"
@@ -33,7 +35,9 @@ func turn(file string) error {
 		b, err = planes.Unpack(b, 1<<30)
 	} else {
 		to = file + ".planes"
-		b, err = planes.Pack(b)
+		zstd := exec.Command("zstd", "-q", "--ultra", "-22", "-c", fmt.Sprintf("--stream-size=%d", len(b)))
+		zstd.Stdin, zstd.Stderr = bytes.NewReader(planes.Sorted(b)), os.Stderr
+		b, err = zstd.Output()
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)

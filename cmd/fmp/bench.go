@@ -90,7 +90,7 @@ other model.`,
 		}
 		return printBench(cmd.OutOrStdout(), cfg.Dataset.Name, out)
 	}
-	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchRoundCommand(), newBenchServeCommand())
+	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchRoundCommand(), newBenchServeCommand(), newBenchSetsCommand())
 	return cmd
 }
 

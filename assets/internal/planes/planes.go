@@ -13,23 +13,18 @@ import (
 // stride is the size of a group in bytes.
 const stride = 4
 
-// Pack returns b compressed, for [Unpack].
-func Pack(b []byte) ([]byte, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, err
-	}
-	defer enc.Close()
+// Sorted returns the first bytes of all groups of b, then the second ones and so on; compressed with Zstandard they are for [Unpack].
+func Sorted(b []byte) []byte {
 	sorted := make([]byte, 0, len(b))
 	for k := range stride {
 		for i := k; i < len(b); i += stride {
 			sorted = append(sorted, b[i])
 		}
 	}
-	return enc.EncodeAll(sorted, nil), nil
+	return sorted
 }
 
-// Unpack decompresses the output of [Pack], at most limit bytes; damaged data are an error.
+// Unpack decompresses [Sorted] bytes that were compressed with Zstandard, at most limit bytes; damaged data are an error.
 func Unpack(packed []byte, limit int) ([]byte, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)))
 	if err != nil {

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/pipeline/lab/coverage"
+	"fmp/pipeline/lab/experiment"
+)
+
+// measuredSets is the output of fmp bench sets.
+type measuredSets struct {
+	Dataset string         `json:"dataset"`
+	Clients int            `json:"clients"`
+	Points  int            `json:"points"`
+	Alpha   float64        `json:"alpha"` // 0: homogeneous
+	Repeats int            `json:"repeats"`
+	Level   float64        `json:"level"`
+	Rows    []coverage.Row `json:"rows"`
+}
+
+func newBenchSetsCommand() *cobra.Command {
+	var res measuredSets
+	var asJSON bool
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "sets",
+		Short: "Measure prediction sets from calibration points of clients: coverage and size",
+		Long: `Draw rounds of ten clients that hold some images back as calibration points, 10 or 40 each, and print how often sets of the level
+hold the class: of images that are drawn as the points are, of test images with the classes' shares of the clients and with equal shares,
+and of the class that is held least. Sets are those of the clients' mixture, by class, and for equal shares (docs/sets.md), under both scores.
+
+Beside FMP are the same sets of a softmax regression on all images of all clients, with the penalty and the temperature whose sets are
+smallest on the test images.`,
+		Example: `  fmp bench sets --dataset cifar10 --points 200
+  fmp bench sets --dataset cifar10 --points 200 --alpha 0.1 --seeds 20 --json`,
+		Args: noArgs,
+	}
+	s := bindSettings(cmd, &cfg, maps.Clone(runAliases), "engine.", "dataset.", "corpus.", "extractor.", "federation.clients",
+		"federation.points",
+		"conjugate.", "seeds", "seed")
+	f := cmd.Flags()
+	f.Float64Var(&res.Alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
+	f.Float64Var(&res.Level, "level", 0.9, "probability with which a set holds the class, 0.5 to 0.999")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		if !(res.Alpha >= 0 && res.Alpha <= 1000) || !(res.Level >= 0.5 && res.Level <= 0.999) {
+			return usageErrorf("bench sets: --alpha is %v and --level %v; allowed are 0 to 1000, and 0.5 to 0.999", res.Alpha, res.Level)
+		}
+		calibrate := []int{10, 40}
+		if least := 2 * calibrate[1]; cfg.Federation.Points < least {
+			return usageErrorf("bench sets: --points is %d; want %d or more, of which %d are calibration points", cfg.Federation.Points, least,
+				calibrate[1])
+		}
+		cfg.Methods = []string{"FMP"}
+		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer eng.Close()
+		bar := newProgress(cmd.ErrOrStderr())
+		defer bar.close()
+		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, nil)
+		if err != nil {
+			return usageError(err)
+		}
+		defer p.Close()
+		c := p.Config
+		res.Dataset, res.Clients, res.Points, res.Repeats = c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Seeds
+		if res.Rows, err = coverage.Run(cmd.Context(), p, coverage.Options{Clients: res.Clients, Points: res.Points, Calibrate: calibrate,
+			Repeats: res.Repeats, Samples: c.Conjugate.Samples, Level: res.Level, Alpha: res.Alpha, Seed: c.Seed, Threads: c.Engine.Threads,
+			Progress: bar.report}); err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), res)
+		}
+		return res.print(cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+func (r *measuredSets) print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %d clients of %d images, alpha %g, %d repeats, sets of %g\n", r.Dataset, r.Clients, r.Points, r.Alpha,
+		r.Repeats, r.Level)
+	fmt.Fprintf(&b, "%-44s %8s %8s %8s %8s %8s %8s %12s\n", "", "repeats", "alike", "held", "equal", "least", "size", "regression's")
+	for _, row := range r.Rows {
+		name := fmt.Sprintf("%d points each, %s, %s", row.Calibrate, row.Sets, row.Score)
+		m := row.FMP
+		if m.Repeats == 0 {
+			fmt.Fprintf(&b, "%-44s %8d\n", name, 0)
+			continue
+		}
+		fmt.Fprintf(&b, "%-44s %8d %8.3f %8.3f %8.3f %8.3f %8.2f %12.2f\n", name, m.Repeats, m.Alike, m.Held, m.Equal,
+			slices.Min(m.Classes), m.Size,
+			row.Regression.Size)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,343 @@
+// Package coverage measures prediction sets with a guarantee: how often they hold the class of new images of the clients, of each class,
+// and of images whose classes all have one share, and how large they are. The calibration points are images of the clients that take no
+// part in the classifier. Beside FMP's are the sets of a softmax regression on all other images of all clients, from the same points.
+package coverage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/models/rng"
+	"fmp/pipeline/conformal"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// Options are the settings of a measurement.
+type Options struct {
+	Clients, Points int   // images a client, calibration points among them
+	Calibrate       []int // calibration points a client
+	Repeats         int
+	Samples         int
+	Level           float64
+	Alpha           float64 // of the Dirichlet partition, 0 for homogeneous clients
+	Seed            uint64
+	Threads         int
+	Progress        func(stage string, done, total int)
+}
+
+// Kinds of sets: of the clients' mixture, of each class, and for equal shares of the classes.
+const (
+	Mixture = "mixture"
+	ByClass = "by class"
+	Equal   = "equal shares"
+)
+
+// Row holds the measures of one kind of sets, from a number of calibration points of each client.
+type Row struct {
+	Calibrate int             `json:"calibrate"`
+	Sets      string          `json:"sets"`
+	Score     conformal.Score `json:"score"`
+	FMP       Measure         `json:"fmp"`
+	// Regression is a softmax regression on all raw images, whose penalty and temperature have the smallest sets of this row on the test
+	// images.
+	Regression Measure `json:"regression"`
+}
+
+// Measure is the coverage and size of sets, means over the repeats in which the points prove the level.
+type Measure struct {
+	Held      float64   `json:"held"`       // share of images of the clients' mixture whose set holds their class
+	HeldError float64   `json:"held_error"` // its standard error
+	Equal     float64   `json:"equal"`      // the same where all classes have one share
+	Classes   []float64 `json:"classes"`    // the same by class
+	Size      float64   `json:"size"`       // mean number of classes in a set, of the mixture
+	Repeats   int       `json:"repeats"`
+	// Alike is Held on images that are drawn as the points are, those that no client has, over the repeats that have enough of each class;
+	// Held is on the data set's own test images.
+	Alike        float64 `json:"alike,omitempty"`
+	AlikeRepeats int     `json:"alike_repeats,omitempty"`
+	squares      float64
+}
+
+// leastAlike is the least number of images of each class that no client has for a repeat to count in Alike.
+const leastAlike = 20
+
+// addAlike adds the outcome on images that no client has.
+func (m *Measure) addAlike(o outcome, shares []float64) {
+	var held float64
+	for c, share := range shares {
+		if o.of[c] < leastAlike && share > 0 {
+			return
+		}
+		held += share * o.held[c]
+	}
+	m.Alike = (m.Alike*float64(m.AlikeRepeats) + held) / float64(m.AlikeRepeats+1)
+	m.AlikeRepeats++
+}
+
+func (m *Measure) add(o outcome, shares []float64) {
+	if m.Classes == nil {
+		m.Classes = make([]float64, len(shares))
+	}
+	n := float64(m.Repeats)
+	m.Repeats++
+	mean := func(to *float64, v float64) { *to = (*to*n + v) / (n + 1) }
+	var held, equal, size float64
+	for c, share := range shares {
+		held, size, equal = held+share*o.held[c], size+share*o.size[c], equal+o.held[c]/float64(len(shares))
+		mean(&m.Classes[c], o.held[c])
+	}
+	mean(&m.Held, held)
+	mean(&m.squares, held*held)
+	mean(&m.Equal, equal)
+	mean(&m.Size, size)
+	if n > 0 {
+		m.HeldError = math.Sqrt(max(m.squares-m.Held*m.Held, 0) / n)
+	}
+}
+
+// images are features of images, and their classes.
+type images struct {
+	features []float32
+	labels   []int
+}
+
+// outcome is the share held and the mean size of sets on the images of each class, and their number.
+type outcome struct{ held, size, of []float64 }
+
+func (o outcome) mean(shares []float64) (size float64) {
+	for c, s := range shares {
+		size += s * o.size[c]
+	}
+	return size
+}
+
+type bench struct {
+	Options
+	p    *experiment.Prepared
+	rows []Row
+}
+
+// Run measures sets over repeats of a round. A row says in how many of them the points prove the level.
+func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
+	if p.Tools.Conjugate == nil {
+		return nil, errors.New("coverage: no conjugate predictor for this data set; fmp train conjugate makes one")
+	}
+	b := &bench{Options: o, p: p}
+	for _, each := range o.Calibrate {
+		for _, sets := range []string{Mixture, ByClass, Equal} {
+			for _, score := range conformal.Scores {
+				b.rows = append(b.rows, Row{Calibrate: each, Sets: sets, Score: score})
+			}
+		}
+	}
+	for repeat := range o.Repeats {
+		for k := range o.Calibrate {
+			if err := b.round(ctx, repeat, k); err != nil {
+				return nil, err
+			}
+			if o.Progress != nil {
+				o.Progress("rounds", repeat*len(o.Calibrate)+k+1, o.Repeats*len(o.Calibrate))
+			}
+		}
+	}
+	return b.rows, nil
+}
+
+// round draws a round and scores its sets, from the k-th number of calibration points.
+func (b *bench) round(ctx context.Context, repeat, k int) error {
+	bank, each := b.p.Data.Clients, b.Calibrate[k]
+	drawn, err := bank.Partition(rng.New(b.Seed, "coverage", repeat), b.Clients, b.Points, b.Alpha)
+	if err != nil {
+		return err
+	}
+	shares := make([]float64, bank.C)
+	var clients []*point.Set
+	var points, rest images
+	taken := make([]bool, bank.Len())
+	for _, own := range drawn {
+		for _, i := range own {
+			shares[bank.Labels[i]] += 1 / float64(b.Clients*b.Points)
+			taken[i] = true
+		}
+		for _, i := range own[:each] { // the partition draws a client's rows one by one
+			points.features, points.labels = append(points.features, bank.Row(i)...), append(points.labels, bank.Labels[i])
+		}
+		clients = append(clients, bank.Points(own[each:], nil))
+	}
+	for i := range bank.Len() {
+		if !taken[i] {
+			rest.features, rest.labels = append(rest.features, bank.Row(i)...), append(rest.labels, bank.Labels[i])
+		}
+	}
+	means, err := b.p.Tools.Conjugate.Compress(ctx, clients)
+	if err != nil {
+		return err
+	}
+	stream := fmt.Sprint("coverage/", repeat)
+	fmp, err := posterior.New(posterior.Input{Conjugate: b.p.Tools.Conjugate, ClassMeans: means, Samples: b.Samples, Honesty: true,
+		Seed:   b.Seed,
+		Stream: stream, Threads: b.Threads})
+	if err != nil {
+		return err
+	}
+	r, err := fmp.Sample(ctx)
+	if err != nil {
+		return err
+	}
+	test := images{b.p.Data.Test, b.p.Data.TestLabels}
+	mine, err := b.sets(ctx, r, 1, points, test)
+	if err != nil {
+		return err
+	}
+	alike, err := b.sets(ctx, r, 1, points, rest)
+	if err != nil {
+		return err
+	}
+	best, err := b.regression(ctx, clients, stream, points, shares)
+	if err != nil {
+		return err
+	}
+	for i, o := range mine {
+		row := &b.rows[k*len(mine)+i]
+		if o.held != nil {
+			row.FMP.add(o, shares)
+			row.FMP.addAlike(alike[i], shares)
+			row.Regression.add(best[i], shares)
+		}
+	}
+	return nil
+}
+
+// regression returns the sets of a softmax regression on all images of the clients, those of least size over penalties and temperatures.
+func (b *bench) regression(ctx context.Context, clients []*point.Set, stream string, points images, shares []float64) ([]outcome, error) {
+	m, err := rival.Lookup("ANN")
+	if err != nil {
+		return nil, err
+	}
+	t, err := rival.NewTask(rival.Input{Clients: clients, Seed: b.Seed, Stream: stream, Threads: b.Threads})
+	if err != nil {
+		return nil, err
+	}
+	var best []outcome
+	for _, l2 := range []float64{0.3, 3, 30} {
+		s := rival.DefaultSettings()
+		s.L2 = l2
+		r, err := m.Run(ctx, t, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, temperature := range []float64{0.25, 0.35, 0.5, 0.7, 1, 1.4, 2} {
+			got, err := b.sets(ctx, r, temperature, points, images{b.p.Data.Test, b.p.Data.TestLabels})
+			if err != nil {
+				return nil, err
+			}
+			if best == nil {
+				best = got
+			}
+			for i, o := range got {
+				if o.held != nil && o.mean(shares) < best[i].mean(shares) {
+					best[i] = o
+				}
+			}
+		}
+	}
+	return best, nil
+}
+
+// sets returns the outcomes of all kinds of sets of a result, in the order of the rows; those without held prove no sets.
+func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float64, calibration, on images) ([]outcome, error) {
+	heads := r.Ensembles[0]
+	if temperature != 1 {
+		heads = nil
+		for _, h := range r.Ensembles[0] {
+			cool := erm.Theta{D: h.D, C: h.C, W: slices.Clone(h.W)}
+			for i := range cool.W {
+				cool.W[i] /= temperature
+			}
+			heads = append(heads, cool)
+		}
+	}
+	predict := func(features []float32) ([][]float32, error) {
+		x, err := r.Rows(ctx, slices.Clone(features))
+		if err != nil {
+			return nil, err
+		}
+		p, err := metric.Predict(ctx, heads, x, b.Threads)
+		if err != nil {
+			return nil, err
+		}
+		out := make([][]float32, p.N)
+		for i := range out {
+			out[i] = make([]float32, p.C)
+			for c, v := range p.Row(i) {
+				out[i][c] = float32(v)
+			}
+		}
+		return out, nil
+	}
+	stated, err := predict(calibration.features)
+	if err != nil {
+		return nil, err
+	}
+	var points conformal.Points
+	for i, p := range stated {
+		if err := points.Add(p, calibration.labels[i]); err != nil {
+			return nil, err
+		}
+	}
+	if stated, err = predict(on.features); err != nil {
+		return nil, err
+	}
+	classes := b.p.Data.Clients.C
+	equal, err := conformal.Shares("equal", nil, classes)
+	if err != nil {
+		return nil, err
+	}
+	var out []outcome
+	scores := map[conformal.Score][][]float32{}
+	for _, k := range conformal.Scores {
+		for _, p := range stated {
+			scores[k] = append(scores[k], k.Of(p))
+		}
+	}
+	for _, d := range []conformal.Design{{Clients: true}, {Clients: true, ByClass: true}, {Clients: true, Proportions: equal}} {
+		for _, k := range conformal.Scores {
+			var o outcome
+			// Points that prove no such sets are no error.
+			if sets, err := points.Sets(d, b.Level, k, classes); err == nil {
+				o = count(stated, scores[k], on.labels, sets.Thresholds, classes)
+			}
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
+
+// count returns the outcome of sets of the given thresholds on images, by their stated probabilities and the scores of these.
+func count(stated, scores [][]float32, labels []int, thresholds []float32, classes int) outcome {
+	o := outcome{make([]float64, classes), make([]float64, classes), make([]float64, classes)}
+	for i, p := range stated {
+		y, top := labels[i], slices.Max(p)
+		o.of[y]++
+		for c, v := range scores[i] {
+			if v >= thresholds[min(c, len(thresholds)-1)] || p[c] == top {
+				o.size[y]++
+				if c == y {
+					o.held[y]++
+				}
+			}
+		}
+	}
+	for c, n := range o.of {
+		o.held[c], o.size[c] = o.held[c]/max(n, 1), o.size[c]/max(n, 1)
+	}
+	return o
+}

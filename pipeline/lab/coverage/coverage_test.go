@@ -1,0 +1,67 @@
+package coverage
+
+import (
+	"math"
+	"testing"
+
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/conformal"
+	"fmp/pipeline/lab/experiment"
+)
+
+// TestRun: on drawn digits sets hold as stated, adaptive ones and those of few points by class are larger, and the regression has the
+// same rows.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains nothing, but featurizes and scores thousands of images")
+	}
+	cfg := experiment.Default()
+	cfg.Methods, cfg.Seeds = []string{"FMP"}, 1
+	eng, err := pure.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	p, err := experiment.Prepare(t.Context(), cfg, eng, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	rows, err := Run(t.Context(), p, Options{Clients: 5, Points: 100, Calibrate: []int{4, 40}, Repeats: 2, Samples: 10, Level: 0.9, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 12 {
+		t.Fatalf("%d rows; want 2 x 3 x 2", len(rows))
+	}
+	size := map[[2]string]float64{}
+	for _, r := range rows {
+		t.Logf("%+v", r)
+		if r.Calibrate == 4 {
+			if r.Sets == ByClass && r.FMP.Repeats != 0 {
+				t.Errorf("two points a class prove %s sets", r.Sets)
+			}
+			continue
+		}
+		size[[2]string{r.Sets, string(r.Score)}] = r.FMP.Size
+		if m := r.FMP; m.Repeats != 2 || m.Held < 0.85 || m.Size < 1 || m.Alike != 0 && math.Abs(m.Alike-m.Held) > 0.1 ||
+			r.Regression.Repeats != 2 || r.Regression.Size < 1 {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, sets := range []string{Mixture, ByClass, Equal} {
+		if a, b := size[[2]string{sets, string(conformal.Adaptive)}], size[[2]string{sets, string(conformal.Probability)}]; !(a > b) {
+			t.Errorf("%s: adaptive sets have the size %v, others %v", sets, a, b)
+		}
+	}
+}
+
+// TestCount: shares held and sizes by hand, the most probable class always in.
+func TestCount(t *testing.T) {
+	stated := [][]float32{{0.7, 0.2, 0.1}, {0.3, 0.4, 0.3}, {0.1, 0.3, 0.6}}
+	o := count(stated, stated, []int{1, 1, 2}, []float32{0.9, 0.25, 0.25}, 3)
+	if o.held[1] != 0.5 || o.held[2] != 1 || o.size[1] != 1.5 || o.size[2] != 2 || o.of[0] != 0 || o.of[1] != 2 {
+		t.Errorf("%+v", o)
+	}
+}
