@@ -120,17 +120,17 @@ var starts = []float64{0.99, 0.95, 0.9, 0.8}
 
 const step = 0.005
 
-// wrongOfClients bounds the probability of seeing as few wrong answers as among n, where the share of wrong answers is above risk, for
-// points of several clients that may differ in any way.
+// evidence returns an e-value against a share of wrong answers above risk, after so many wrong ones among n, for points of several
+// clients that may differ in any way: its mean is at most 1 where the share is above risk, so that 1 over it is a valid p-value
+// (Markov's inequality).
 //
 // For q < risk, L(q) = (q/risk)^wrong ((1-q)/(1-risk))^(n-wrong) has a mean of at most 1: the factor of one point has, over points drawn
 // from the clients' mixture, and by the inequality of arithmetic and geometric means the product over clients is largest where they are
-// alike. So has its mean over q of the density 1/(2 sqrt(q risk)), and by Markov's inequality 1 over it is a valid p-value.
-func wrongOfClients(n, wrong int, risk float64) float64 {
+// alike. The e-value is the mean of L over q of the density 1/(2 sqrt(q risk)).
+func evidence(n, wrong int, risk float64) float64 {
 	a, b := float64(wrong)+0.5, float64(n-wrong)+1
-	logMean := math.Log(mathext.RegIncBeta(a, b, risk)) + mathext.Lbeta(a,
-		b) - math.Log(2) - (float64(wrong)+0.5)*math.Log(risk) - float64(n-wrong)*math.Log1p(-risk)
-	return min(1, math.Exp(-logMean))
+	logL := math.Log(mathext.RegIncBeta(a, b, risk)) + mathext.Lbeta(a, b) - float64(wrong)*math.Log(risk) - float64(n-wrong)*math.Log1p(-risk)
+	return math.Exp(logL) / (2 * math.Sqrt(risk))
 }
 
 // Answerable returns the least probability of the most probable class at which an image may be answered, so that with probability 1 - delta
@@ -157,7 +157,7 @@ func (x *Points) Answerable(risk, delta float64, clients bool) (threshold float6
 	}
 	p := func(n, wrong int) float64 { return (distuv.Binomial{N: float64(n), P: risk}).CDF(float64(wrong)) }
 	if clients {
-		p = func(n, wrong int) float64 { return wrongOfClients(n, wrong, risk) }
+		p = func(n, wrong int) float64 { return 1 / evidence(n, wrong, risk) }
 	}
 	for _, start := range starts {
 		for k := 0; ; k++ {
