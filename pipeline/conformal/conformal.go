@@ -120,9 +120,9 @@ var starts = []float64{0.99, 0.95, 0.9, 0.8}
 
 const step = 0.005
 
-// evidence returns an e-value against a share of wrong answers above risk, after so many wrong ones among n, for points of several
-// clients that may differ in any way: its mean is at most 1 where the share is above risk, so that 1 over it is a valid p-value
-// (Markov's inequality).
+// evidence returns an e-value against a share of wrong answers above risk, from the number of wrong ones among n, for points of several
+// clients that may differ in any way. Its mean is at most 1 where the share is above risk, so that 1 over it is a valid p-value (Markov's
+// inequality).
 //
 // For q < risk, L(q) = (q/risk)^wrong ((1-q)/(1-risk))^(n-wrong) has a mean of at most 1: the factor of one point has, over points drawn
 // from the clients' mixture, and by the inequality of arithmetic and geometric means the product over clients is largest where they are
