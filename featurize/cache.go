@@ -21,11 +21,14 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// saveEvery is the interval at which unfinished features are saved.
-const saveEvery = 20 * time.Second
+// Unfinished features are saved every saveEvery, and less often where saving takes more than one part in saveShare of the time.
+const (
+	saveEvery = 20 * time.Second
+	saveShare = 20
+)
 
-// cachePath returns the cache file of a data set's features, training images before test images; "" without a cache.
-func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
+// cacheDir returns the folder of cached features that a setting means (see [Config]); "" without a cache.
+func cacheDir(dir string) string {
 	switch dir {
 	case "none":
 		return ""
@@ -34,41 +37,75 @@ func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
 		if err != nil {
 			return ""
 		}
-		dir = filepath.Join(root, "fmp", "features")
+		return filepath.Join(root, "fmp", "features")
+	}
+	return dir
+}
+
+// cachePath returns the cache file of a data set's features, training images before test images; "" without a cache.
+func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
+	if dir = cacheDir(dir); dir == "" {
+		return ""
 	}
 	sum := sha256.Sum256([]byte(x.Digest() + ds.Digest))
 	return filepath.Join(dir, hex.EncodeToString(sum[:])[:32]+".npy")
 }
 
-// extract computes the features of training images and the first test images, [all, dx], in chunks of whole batches. With a cache, partial
-// results are saved beside it every saveEvery and when ctx ends; the next call resumes from them and returns the same features.
-func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, test int, path string,
+// grid divides the images of a data set, training images before test images, into chunks of whole batches. Features are computed chunk by
+// chunk, so that they are the same numbers wherever a computation begins.
+type grid struct{ train, test, chunk int }
+
+func newGrid(ds *dataset.Dataset, x *extractor.Extractor) grid {
+	return grid{train: ds.Train.N, test: ds.Test.N, chunk: 8 * x.Batch()}
+}
+
+// count returns the number of chunks.
+func (g grid) count() int { return (g.train+g.chunk-1)/g.chunk + (g.test+g.chunk-1)/g.chunk }
+
+// at returns the image that chunk k begins with; for k = count the number of images.
+func (g grid) at(k int) int {
+	if first := (g.train + g.chunk - 1) / g.chunk; k >= first {
+		return g.train + min((k-first)*g.chunk, g.test)
+	}
+	return k * g.chunk
+}
+
+// begins reports whether a chunk begins with image n, or ends with the last before it.
+func (g grid) begins(n int) bool {
+	if n >= g.train {
+		return n == g.train+g.test || (n-g.train)%g.chunk == 0
+	}
+	return n%g.chunk == 0
+}
+
+// extract computes the features of a range of the images that g divides, [range, dx]. With a cache, partial results are saved beside it
+// every saveEvery and when ctx ends; the next call resumes from them and returns the same features.
+func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, g grid, r dataset.Range, path string,
 	progress func(done, total int)) ([]float32, error) {
-	dx, total := x.Dx(), ds.Train.N+test
-	chunk := 8 * x.Batch()
+	dx, total := x.Dx(), r.Len()
 	partial := ""
 	if path != "" {
 		partial = path + ".partial"
 	}
 	rows, _ := loadRows(partial, -1, dx)
-	if n := len(rows) / dx; n > total || !starts(n, chunk, ds.Train.N) {
+	if n := len(rows) / dx; n > total || !g.begins(r.From+n) {
 		rows = nil
 	}
-	saved := time.Now()
+	saved, pause := time.Now(), saveEvery
 	for len(rows) < total*dx {
-		at := len(rows) / dx
-		part, from, to := &ds.Train, at, ds.Train.N
-		if at >= ds.Train.N {
-			part, from = &ds.Test, at-ds.Train.N
-			to = test
+		done := len(rows) / dx
+		at := r.From + done
+		part, from, to := &ds.Train, at, min(r.To, g.train)
+		if at >= g.train {
+			part, from, to = &ds.Test, at-g.train, r.To-g.train
 		}
-		some, err := part.Range(dataset.Range{From: from, To: min(from+chunk, to)})
+		some, err := part.Range(dataset.Range{From: from, To: min(from+g.chunk, to)})
 		if err != nil {
 			return nil, err
 		}
 		var step func(int, int)
 		if progress != nil {
-			step = func(done, _ int) { progress(at+done, total) }
+			step = func(n, _ int) { progress(done+n, total) }
 		}
 		more, err := x.Features(ctx, &some.Images, step)
 		if err != nil {
@@ -78,24 +115,18 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, t
 			return nil, err
 		}
 		rows = append(rows, more...)
-		if time.Since(saved) > saveEvery && len(rows) < total*dx {
+		if time.Since(saved) > pause && len(rows) < total*dx {
+			began := time.Now()
 			// If this cannot be saved, only the chance to resume is lost.
 			_ = saveRows(partial, rows, dx)
 			saved = time.Now()
+			pause = max(saveEvery, saveShare*saved.Sub(began))
 		}
 	}
 	if partial != "" {
 		_ = errors.Join(os.Remove(partial), os.Remove(sumPath(partial))) // a short run has saved none
 	}
 	return rows, nil
-}
-
-// starts reports whether a chunk begins after n images, train of which are training images.
-func starts(n, chunk, train int) bool {
-	if n >= train {
-		n -= train
-	}
-	return n%chunk == 0
 }
 
 // sumPath returns the path of the file beside a cache that holds its SHA-256, in the format of sha256sum.

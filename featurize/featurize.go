@@ -90,7 +90,9 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 		f.Notes = append(f.Notes, note)
 	}
 	if f.Cached = all != nil; !f.Cached {
-		if all, err = extract(ctx, ds, x, f.Test.N, path, c.Progress); err != nil {
+		g := newGrid(ds, x)
+		g.test = f.Test.N
+		if all, err = extract(ctx, ds, x, g, dataset.Range{To: f.Train.N + f.Test.N}, path, c.Progress); err != nil {
 			return nil, err
 		}
 		if err := saveRows(path, all, f.Dx); err != nil {

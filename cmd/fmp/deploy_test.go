@@ -77,26 +77,42 @@ func parses(t *testing.T, name string, words []string) {
 	}
 }
 
-// podSet is a StatefulSet or Deployment of Kubernetes, as far as the test below reads it.
+// podTemplate is the template of a pod, as far as the tests below read it.
+type podTemplate struct {
+	Spec struct {
+		Containers []struct {
+			Image        string
+			Args         []string
+			Env          []struct{ Name, Value string }
+			Resources    struct{ Requests, Limits map[string]string }
+			VolumeMounts []struct{ Name, MountPath string } `yaml:"volumeMounts"`
+			Startup      probe                              `yaml:"startupProbe"`
+			Readiness    probe                              `yaml:"readinessProbe"`
+			Liveness     probe                              `yaml:"livenessProbe"`
+		}
+		Volumes []struct{ Name string }
+	}
+}
+
+// podSet is a StatefulSet, Deployment or Job of Kubernetes.
 type podSet struct {
 	Kind     string
-	Metadata struct{ Name string }
-	Spec     struct {
-		Template struct {
-			Spec struct {
-				Containers []struct {
-					Image        string
-					Args         []string
-					Resources    struct{ Requests, Limits map[string]string }
-					VolumeMounts []struct{ Name, MountPath string } `yaml:"volumeMounts"`
-					Startup      probe                              `yaml:"startupProbe"`
-					Readiness    probe                              `yaml:"readinessProbe"`
-					Liveness     probe                              `yaml:"livenessProbe"`
-				}
-				Volumes []struct{ Name string }
-			}
-		}
-		Claims []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
+	Metadata struct {
+		Name   string
+		Labels map[string]string
+	}
+	Spec struct {
+		Template    podTemplate
+		Claims      []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
+		Completions int
+		Mode        string `yaml:"completionMode"`
+		Retries     int    `yaml:"backoffLimitPerIndex"`
+		// Of a JobSet.
+		Jobs []struct {
+			Name      string
+			DependsOn []struct{ Name, Status string } `yaml:"dependsOn"`
+			Template  podSet
+		} `yaml:"replicatedJobs"`
 	}
 }
 
@@ -153,36 +169,11 @@ func TestKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, w := range all {
-		pod := w.Spec.Template.Spec
-		var volumes []string
-		for _, v := range pod.Volumes {
-			volumes = append(volumes, v.Name)
-		}
-		for _, v := range w.Spec.Claims {
-			volumes = append(volumes, v.Metadata.Name)
-		}
-		c := pod.Containers[0]
-		mounted := []string{"/round/"} // in the image
-		for _, m := range c.VolumeMounts {
-			if mounted = append(mounted, m.MountPath+"/"); !slices.Contains(volumes, m.Name) {
-				t.Errorf("%s mounts %s, which is no volume", name, m.Name)
-			}
-		}
-		if c.Resources.Requests["memory"] == "" || c.Resources.Requests["cpu"] == "" || c.Resources.Limits["memory"] == "" {
-			t.Errorf("%s: resources %v", name, c.Resources)
-		}
-		for _, a := range c.Args {
-			_, file, _ := strings.Cut(a, "=")
-			if strings.HasPrefix(file, "/") && !slices.ContainsFunc(mounted, func(m string) bool { return strings.HasPrefix(file+"/", m) }) {
-				t.Errorf("%s: %s is in no volume", name, a)
-			}
-		}
-		if c.Image != "fmp" {
-			continue
-		}
-		parses(t, name, c.Args)
+		checkPods(t, name, w)
+		c := w.Spec.Template.Spec.Containers[0]
 		for _, p := range []probe{c.Startup, c.Readiness, c.Liveness} {
-			if path := p.HTTPGet.Path; path != "" && !bytes.Contains(api, []byte("\n  "+path+":\n")) {
+			path := p.HTTPGet.Path
+			if c.Image == "fmp" && path != "" && !bytes.Contains(api, []byte("\n  "+path+":\n")) {
 				t.Errorf("%s probes %s, which the server lacks", name, path)
 			}
 		}
@@ -190,6 +181,81 @@ func TestKubernetes(t *testing.T) {
 	if c := all["fmp-server"].Spec.Template.Spec.Containers[0]; c.Readiness.HTTPGet.Path != "/readyz" ||
 		c.Liveness.HTTPGet.Path != "/healthz" {
 		t.Errorf("the server is asked for %s to be ready and for %s to live", c.Readiness.HTTPGet.Path, c.Liveness.HTTPGet.Path)
+	}
+}
+
+// checkPods reports a container that states no resources, reads a file of no volume that is mounted, or runs no command of this program.
+func checkPods(t *testing.T, name string, w podSet) {
+	t.Helper()
+	pod := w.Spec.Template.Spec
+	var volumes []string
+	for _, v := range pod.Volumes {
+		volumes = append(volumes, v.Name)
+	}
+	for _, v := range w.Spec.Claims {
+		volumes = append(volumes, v.Metadata.Name)
+	}
+	c := pod.Containers[0]
+	mounted := []string{"/round/"} // in the image
+	for _, m := range c.VolumeMounts {
+		if mounted = append(mounted, m.MountPath+"/"); !slices.Contains(volumes, m.Name) {
+			t.Errorf("%s mounts %s, which is no volume", name, m.Name)
+		}
+	}
+	if c.Resources.Requests["memory"] == "" || c.Resources.Requests["cpu"] == "" || c.Resources.Limits["memory"] == "" {
+		t.Errorf("%s: resources %v", name, c.Resources)
+	}
+	files := slices.Clone(c.Args)
+	for _, e := range c.Env {
+		files = append(files, e.Name+"="+e.Value)
+	}
+	for _, a := range files {
+		_, file, _ := strings.Cut(a, "=")
+		if strings.HasPrefix(file, "/") && !slices.ContainsFunc(mounted, func(m string) bool { return strings.HasPrefix(file+"/", m) }) {
+			t.Errorf("%s: %s is in no volume", name, a)
+		}
+	}
+	if c.Image == "fmp" {
+		parses(t, name, c.Args)
+	}
+}
+
+// TestKubernetesFeatures: the JobSet has a queue of Kueue; each index of its Indexed Job computes the shard of that number and is tried
+// again; the merging waits for all, in the same store.
+func TestKubernetesFeatures(t *testing.T) {
+	data, err := os.ReadFile("../../examples/deploy/kubernetes/features/features.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set podSet
+	if err := yaml.Unmarshal(data, &set); err != nil {
+		t.Fatal(err)
+	}
+	if set.Kind != "JobSet" || set.Metadata.Labels["kueue.x-k8s.io/queue-name"] == "" || len(set.Spec.Jobs) != 2 {
+		t.Fatalf("kind %s, labels %v, %d jobs", set.Kind, set.Metadata.Labels, len(set.Spec.Jobs))
+	}
+	for _, j := range set.Spec.Jobs {
+		checkPods(t, j.Name, j.Template)
+	}
+	shards, merge := set.Spec.Jobs[0], set.Spec.Jobs[1]
+	args := shards.Template.Spec.Template.Spec.Containers[0].Args
+	text, ok := strings.CutPrefix(args[len(args)-1], "--shard=")
+	_, n, err := parseShard(strings.ReplaceAll(text, "$(SHARD)", "0"))
+	if !ok || err != nil || n != shards.Template.Spec.Completions || shards.Template.Spec.Mode != "Indexed" ||
+		shards.Template.Spec.Retries < 1 {
+		t.Errorf("shard %q of %d completions, mode %s, %d retries: %v", text, shards.Template.Spec.Completions, shards.Template.Spec.Mode,
+			shards.Template.Spec.Retries, err)
+	}
+	if !regexp.MustCompile(`name: SHARD\s+valueFrom: \{fieldRef: \{fieldPath: "` +
+		`metadata\.annotations\['batch\.kubernetes\.io/job-completion-index'\]"`).Match(data) {
+		t.Error("SHARD is not the index of the pod")
+	}
+	if d := merge.DependsOn; len(d) != 1 || d[0].Name != shards.Name || d[0].Status != "Complete" {
+		t.Errorf("the merging waits for %v", d)
+	}
+	a, b := shards.Template.Spec.Template.Spec.Containers[0].Env, merge.Template.Spec.Template.Spec.Containers[0].Env
+	if !slices.Contains(a, b[0]) {
+		t.Errorf("the shards are in %v, the merging in %v", a, b)
 	}
 }
 

@@ -47,6 +47,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newResultsCommand(),
 		newDataCommand(),
 		newExtractorsCommand(),
+		newFeaturesCommand(),
 		newTrainCommand(),
 		newFuseCommand(),
 		newPoolCommand(),

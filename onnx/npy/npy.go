@@ -396,24 +396,8 @@ func Write(w io.Writer, t *onnx.Tensor) error {
 	if descr == "" {
 		return fmt.Errorf("npy: elements of type %v cannot be written", t.DType)
 	}
-	dims := make([]string, len(t.Shape))
-	for i, d := range t.Shape {
-		dims[i] = strconv.Itoa(d)
-	}
-	shape := strings.Join(dims, ", ")
-	if len(dims) == 1 {
-		shape += ","
-	}
-	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)
-	// The elements start at a multiple of 64 bytes.
-	total := (10 + len(dict) + 1 + 63) / 64 * 64
-	head := append([]byte(magic), 1, 0)
-	head = binary.LittleEndian.AppendUint16(head, uint16(total-10))
-	head = append(head, dict...)
-	head = append(head, bytes.Repeat([]byte{' '}, total-1-len(head))...)
-	head = append(head, '\n')
-	if _, err := w.Write(head); err != nil {
-		return fmt.Errorf("npy: %w", err)
+	if err := writeHeader(w, descr, t.Shape); err != nil {
+		return err
 	}
 	var err error
 	switch d := t.Data.(type) {
@@ -446,4 +430,48 @@ func Write(w io.Writer, t *onnx.Tensor) error {
 		return fmt.Errorf("npy: %w", err)
 	}
 	return nil
+}
+
+// writeHeader writes the part of a file before its elements, which start at a multiple of 64 bytes.
+func writeHeader(w io.Writer, descr string, dimensions []int) error {
+	dims := make([]string, len(dimensions))
+	for i, d := range dimensions {
+		dims[i] = strconv.Itoa(d)
+	}
+	shape := strings.Join(dims, ", ")
+	if len(dims) == 1 {
+		shape += ","
+	}
+	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)
+	total := (10 + len(dict) + 1 + 63) / 64 * 64
+	head := append([]byte(magic), 1, 0)
+	head = binary.LittleEndian.AppendUint16(head, uint16(total-10))
+	head = append(head, dict...)
+	head = append(head, bytes.Repeat([]byte{' '}, total-1-len(head))...)
+	head = append(head, '\n')
+	if _, err := w.Write(head); err != nil {
+		return fmt.Errorf("npy: %w", err)
+	}
+	return nil
+}
+
+// WriteMatrixHeader writes the header of a matrix of float32. The elements follow it: row by row, the least significant byte first.
+func WriteMatrixHeader(w io.Writer, rows, columns int) error {
+	return writeHeader(w, "<f4", []int{rows, columns})
+}
+
+// ReadMatrixHeader reads the header of a matrix of float32, as [WriteMatrixHeader] writes it, and returns its size. Another array is an
+// error.
+func ReadMatrixHeader(r io.Reader) (rows, columns int, err error) {
+	h, err := readHeader(r)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(h.shape) != 2 || h.descr != "<f4" || h.fortran {
+		return 0, 0, fmt.Errorf("npy: shape %v of %s; want a matrix of <f4 by rows", h.shape, h.descr)
+	}
+	if _, err := onnx.Elements(h.shape); err != nil {
+		return 0, 0, fmt.Errorf("npy: %w", err)
+	}
+	return h.shape[0], h.shape[1], nil
 }

@@ -44,31 +44,15 @@ type Images struct {
 // images; nil: nothing is. progress is called with the stages data and features.
 func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage string, done, total int),
 	also func(*Images) error) (*Images, error) {
-	stage := func(name string) func(int, int) {
-		return func(done, total int) { progress(name, done, total) }
-	}
-	// Images in folders are resized directly to the model's size.
-	var fit imagefile.Fit
-	if s.Extractor.Model != "default" {
-		var err error
-		if fit, err = extractor.Fit(s.Extractor.Model, s.Options()); err != nil {
-			return nil, err
-		}
+	ds, x, err := s.open(ctx, eng, progress)
+	if err != nil {
+		return nil, err
 	}
 	d := s.Dataset
-	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit,
-		Skip: d.Bad == "skip", Progress: stage("data")})
-	if err != nil {
-		return nil, err
-	}
-	x, err := s.openExtractor(eng, ds)
-	if err != nil {
-		return nil, err
-	}
 	r := &Images{Set: ds, Extractor: x}
 	r.Features, err = featurize.Run(ctx, ds, x, featurize.Config{
 		Fractions: dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus, Clients: d.Splits.Clients},
-		Progress:  stage("features"), Stats: s.Stats, Test: d.Test,
+		Progress:  func(done, total int) { progress("features", done, total) }, Stats: s.Stats, Test: d.Test,
 	})
 	if err == nil && also != nil {
 		err = also(r)
@@ -77,6 +61,40 @@ func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage 
 		return nil, err
 	}
 	return r, nil
+}
+
+// Store computes shard i of n of the features that [Read] reads, and stores it where Read looks for them once all are merged.
+func Store(ctx context.Context, s Source, eng engine.Engine, i, n int,
+	progress func(stage string, done, total int)) (featurize.Shard, error) {
+	ds, x, err := s.open(ctx, eng, progress)
+	if err != nil {
+		return featurize.Shard{}, err
+	}
+	shard, err := featurize.RunShard(ctx, ds, x, i, n, featurize.Config{
+		Progress: func(done, total int) { progress("features", done, total) },
+	})
+	return shard, errors.Join(err, x.Close())
+}
+
+// open loads the data set and opens the extractor.
+func (s Source) open(ctx context.Context, eng engine.Engine, progress func(stage string, done, total int)) (*dataset.Dataset,
+	*extractor.Extractor, error) {
+	// Images in folders are resized directly to the model's size.
+	var fit imagefile.Fit
+	if s.Extractor.Model != "default" {
+		var err error
+		if fit, err = extractor.Fit(s.Extractor.Model, s.Options()); err != nil {
+			return nil, nil, err
+		}
+	}
+	d := s.Dataset
+	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit,
+		Skip: d.Bad == "skip", Progress: func(done, total int) { progress("data", done, total) }})
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := s.openExtractor(eng, ds)
+	return ds, x, err
 }
 
 // Options returns how images are fed to the extractor.

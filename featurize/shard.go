@@ -1,0 +1,225 @@
+package featurize
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
+)
+
+// MaxShards bounds the number of shards of a data set.
+const MaxShards = 100_000
+
+// Shard is a part of the stored features of a data set: those of the images From to To-1 of Total, training images before test images.
+type Shard struct {
+	Path  string `json:"path"`
+	From  int    `json:"from"`
+	To    int    `json:"to"`
+	Total int    `json:"total"`
+	// Cached reports whether the features were there already.
+	Cached bool `json:"cached"`
+}
+
+// RunShard computes shard i of n, counted from 0, of the features of a data set and stores it in the cache folder. Shards end where chunks
+// of whole batches do, so that [Merge] makes of all n the file that [Run] stores, byte for byte. A shard that is there, alone or merged, is
+// not computed again; one that was stopped resumes. Of n shards some are empty where there are fewer chunks: they have no file.
+func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, i, n int, c Config) (Shard, error) {
+	if n < 1 || n > MaxShards || i < 0 || i >= n {
+		return Shard{}, fmt.Errorf("shard %d of %d; want 0 to N-1 of N, and N at most %d", i, n, MaxShards)
+	}
+	g := newGrid(ds, x)
+	k := g.count()
+	s := Shard{Path: cachePath(c.Cache, ds, x), From: g.at(i * k / n), To: g.at((i + 1) * k / n), Total: g.train + g.test}
+	if s.Path == "" {
+		return s, errors.New("storing features: there is no cache folder: set XDG_CACHE_HOME")
+	}
+	if all, _ := loadRows(s.Path, s.Total, x.Dx()); all != nil {
+		s.Cached = true
+		return s, nil
+	}
+	if s.From > 0 || s.To < s.Total {
+		s.Path = strings.TrimSuffix(s.Path, ".npy") + fmt.Sprintf(".%d-%d-of-%d.npy", s.From, s.To, s.Total)
+	}
+	if s.From == s.To {
+		s.Path = ""
+		return s, nil
+	}
+	rows, _ := loadRows(s.Path, s.To-s.From, x.Dx())
+	if s.Cached = rows != nil; s.Cached {
+		return s, nil
+	}
+	rows, err := extract(ctx, ds, x, g, dataset.Range{From: s.From, To: s.To}, s.Path, c.Progress)
+	if err != nil {
+		return s, err
+	}
+	if err := saveRows(s.Path, rows, x.Dx()); err != nil {
+		return s, fmt.Errorf("storing features: %w", err)
+	}
+	return s, nil
+}
+
+// Merged are the stored features of a data set, made of shards.
+type Merged struct {
+	Path   string `json:"path"`
+	Images int    `json:"images"`
+	Dx     int    `json:"dx"`
+	Shards int    `json:"shards"`
+}
+
+// shardName matches the file of a shard: digest, first image, image after the last, images.
+var shardName = regexp.MustCompile(`^([0-9a-f]{32})\.([0-9]{1,10})-([0-9]{1,10})-of-([0-9]{1,10})\.npy$`)
+
+// Merge makes, of the shards in a cache folder (see [Config]), the file that [Run] reads for each data set whose shards are all there,
+// and removes them then. It holds one buffer in memory. Shards that are missing or do not match their digest are an error, which names
+// the images; the other data sets are merged nevertheless.
+func Merge(ctx context.Context, cache string) ([]Merged, error) {
+	dir := cacheDir(cache)
+	if dir == "" {
+		return nil, errors.New("merging features: there is no cache folder: set XDG_CACHE_HOME")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("merging features: %w", err)
+	}
+	groups := map[string][]Shard{}
+	for _, e := range entries {
+		m := shardName.FindStringSubmatch(e.Name())
+		if m == nil {
+			continue
+		}
+		s := Shard{Path: filepath.Join(dir, e.Name())}
+		for i, to := range []*int{&s.From, &s.To, &s.Total} {
+			if *to, err = strconv.Atoi(m[i+2]); err != nil {
+				return nil, fmt.Errorf("merging features: %s: %w", e.Name(), err)
+			}
+		}
+		groups[m[1]] = append(groups[m[1]], s)
+	}
+	out := []Merged{} // an empty list in JSON
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		path := filepath.Join(dir, name+".npy")
+		m, err := mergeShards(ctx, path, groups[name])
+		if errors.Is(err, errMissing) && matches(path) { // a merging was stopped while it removed the shards
+			err = removeShards(groups[name])
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("merging features: %s: %w", name, err))
+			continue
+		}
+		out = append(out, m)
+	}
+	return out, errors.Join(errs...)
+}
+
+// mergeShards writes the file at path of shards that cover it, and removes them.
+func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, error) {
+	slices.SortFunc(shards, func(a, b Shard) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	m := Merged{Path: path, Images: shards[0].Total, Shards: len(shards)}
+	at := 0
+	for _, s := range append(slices.Clone(shards), Shard{From: m.Images, To: m.Images, Total: m.Images}) {
+		switch {
+		case s.From > at:
+			return m, fmt.Errorf("images %d to %d of %d are missing: %w", at, s.From-1, m.Images, errMissing)
+		case s.From < at || s.To < s.From || s.Total != m.Images:
+			return m, fmt.Errorf("%s overlaps others: remove the shards of one division; all of a division have the same number of shards "+
+				"and extractor.batch", filepath.Base(s.Path))
+		}
+		at = s.To
+	}
+	h := sha256.New()
+	err := atomicfile.Write(path, func(w io.Writer) error {
+		w = io.MultiWriter(w, h)
+		for i, s := range shards {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			dx, err := s.copyTo(w, i == 0)
+			if err == nil && i > 0 && dx != m.Dx {
+				err = fmt.Errorf("%d features an image; the first shard has %d", dx, m.Dx)
+			}
+			if err != nil {
+				return fmt.Errorf("shard %s: %w", filepath.Base(s.Path), err)
+			}
+			m.Dx = dx
+		}
+		return nil
+	})
+	if err == nil {
+		err = atomicfile.WriteBytes(sumPath(path), []byte(sumLine(h, path)))
+	}
+	if err != nil {
+		return m, err
+	}
+	return m, removeShards(shards)
+}
+
+func removeShards(shards []Shard) (err error) {
+	for _, s := range shards {
+		err = errors.Join(err, os.Remove(sumPath(s.Path)), os.Remove(s.Path))
+	}
+	return err
+}
+
+// matches reports whether a file of stored features matches its digest.
+func matches(path string) bool {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	sum, err2 := regularfile.ReadFile(sumPath(path), 1<<10)
+	return err == nil && err2 == nil && string(sum) == sumLine(h, path)
+}
+
+// errMissing is the error for images that no shard has.
+var errMissing = errors.New("run fmp features --shard for them")
+
+// copyTo writes the rows of a shard after, where first is set, the header of the whole file, and returns the number of features of a row.
+func (s Shard) copyTo(w io.Writer, first bool) (dx int, err error) {
+	f, err := regularfile.Open(s.Path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	in := io.TeeReader(f, h)
+	rows, dx, err := npy.ReadMatrixHeader(in)
+	if err != nil {
+		return 0, err
+	}
+	if rows != s.To-s.From {
+		return 0, fmt.Errorf("%d rows; want %d", rows, s.To-s.From)
+	}
+	if first {
+		if err := npy.WriteMatrixHeader(w, s.Total, dx); err != nil {
+			return 0, err
+		}
+	}
+	want := 4 * int64(rows) * int64(dx)
+	n, err := io.Copy(w, in)
+	if err != nil {
+		return 0, err
+	}
+	if sum, err := regularfile.ReadFile(sumPath(s.Path), 1<<10); err != nil || n != want || string(sum) != sumLine(h, s.Path) {
+		return 0, fmt.Errorf("it does not match its digest: remove it and run fmp features --shard again")
+	}
+	return dx, nil
+}
