@@ -1,18 +1,14 @@
 package featurize
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fmp/featurize/dataset"
@@ -53,7 +49,7 @@ func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, 
 		return s, nil
 	}
 	if s.From > 0 || s.To < s.Total {
-		s.Path = strings.TrimSuffix(s.Path, ".npy") + fmt.Sprintf(".%d-%d-of-%d.npy", s.From, s.To, s.Total)
+		s.Path = strings.TrimSuffix(s.Path, ".npy") + s.suffix()
 	}
 	if s.From == s.To {
 		s.Path = ""
@@ -81,8 +77,22 @@ type Merged struct {
 	Shards int    `json:"shards"`
 }
 
-// shardName matches the file of a shard: digest, first image, image after the last, images.
-var shardName = regexp.MustCompile(`^([0-9a-f]{32})\.([0-9]{1,10})-([0-9]{1,10})-of-([0-9]{1,10})\.npy$`)
+// digestLength is the number of hexadecimal digits that the files of a data set begin with.
+const digestLength = 32
+
+// suffix returns the end of the name of a shard's file, in digits of one width: names sort as images do.
+func (s Shard) suffix() string {
+	return fmt.Sprintf(".%010d-%010d-of-%010d.npy", s.From, s.To, s.Total)
+}
+
+// parseShard reads the name of a shard's file.
+func parseShard(name string) (s Shard, ok bool) {
+	if len(name) < digestLength {
+		return s, false
+	}
+	_, err := fmt.Sscanf(name[digestLength:], ".%d-%d-of-%d.npy", &s.From, &s.To, &s.Total)
+	return s, err == nil && name[digestLength:] == s.suffix()
+}
 
 // Merge makes, of the shards in a cache folder (see [Config]), the file that [Run] reads for each data set whose shards are all there,
 // and removes them then. It holds one buffer in memory. Shards that are missing or do not match their digest are an error, which names
@@ -96,40 +106,39 @@ func Merge(ctx context.Context, cache string) ([]Merged, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merging features: %w", err)
 	}
-	groups := map[string][]Shard{}
-	for _, e := range entries {
-		m := shardName.FindStringSubmatch(e.Name())
-		if m == nil {
-			continue
-		}
-		s := Shard{Path: filepath.Join(dir, e.Name())}
-		for i, to := range []*int{&s.From, &s.To, &s.Total} {
-			if *to, err = strconv.Atoi(m[i+2]); err != nil {
-				return nil, fmt.Errorf("merging features: %s: %w", e.Name(), err)
-			}
-		}
-		groups[m[1]] = append(groups[m[1]], s)
-	}
 	out := []Merged{} // an empty list in JSON
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		path := filepath.Join(dir, name+".npy")
-		m, err := mergeShards(ctx, path, groups[name])
-		if errors.Is(err, errMissing) && matches(path) { // a merging was stopped while it removed the shards
-			err = removeShards(groups[name])
+	var shards []Shard
+	for i, e := range entries { // by name: the shards of a data set follow each other, in the order of its images
+		s, ok := parseShard(e.Name())
+		if !ok {
+			continue
+		}
+		s.Path = filepath.Join(dir, e.Name())
+		shards = append(shards, s)
+		name := e.Name()[:digestLength]
+		if slices.ContainsFunc(entries[i+1:], func(e os.DirEntry) bool {
+			_, ok := parseShard(e.Name())
+			return ok && strings.HasPrefix(e.Name(), name)
+		}) {
+			continue
+		}
+		m, err := mergeShards(ctx, filepath.Join(dir, name+".npy"), shards)
+		if errors.Is(err, errMissing) && matches(m.Path) { // a merging was stopped while it removed the shards
+			err = removeShards(shards)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("merging features: %s: %w", name, err))
-			continue
+		} else {
+			out = append(out, m)
 		}
-		out = append(out, m)
+		shards = nil
 	}
 	return out, errors.Join(errs...)
 }
 
 // mergeShards writes the file at path of shards that cover it, and removes them.
 func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, error) {
-	slices.SortFunc(shards, func(a, b Shard) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 	m := Merged{Path: path, Images: shards[0].Total, Shards: len(shards)}
 	at := 0
 	for _, s := range append(slices.Clone(shards), Shard{From: m.Images, To: m.Images, Total: m.Images}) {

@@ -62,6 +62,9 @@ func TestShards(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if g := newGrid(ds, openTest(t, 1, "")); !g.begins(s.From) || !g.begins(s.To) {
+				t.Errorf("shard %d of %d is images %d to %d, which are no whole chunks", i, n, s.From, s.To-1)
+			}
 			if images += s.To - s.From; i == n-1 && n == 2 && begun <= 24 {
 				t.Errorf("a shard that was stopped began again with its image %d", begun)
 			}
@@ -106,7 +109,9 @@ func TestMergeRefuses(t *testing.T) {
 		{"missing last", "images 80 to 99 of 100 are missing", func(t *testing.T, p []string) { remove(t, p[2]) }},
 		{"damaged", "does not match its digest", func(t *testing.T, p []string) { flip(t, p[1], -1) }},
 		{"another size", "rows; want 24", func(t *testing.T, p []string) { rename(t, p[0], p[1]); copyShard(t, p[1], p[0]) }},
-		{"two divisions", "overlaps", func(t *testing.T, p []string) { copyShard(t, p[1], strings.Replace(p[1], ".56-", ".70-", 1)) }},
+		{"two divisions", "overlaps", func(t *testing.T, p []string) {
+			copyShard(t, p[1], strings.Replace(p[1], ".0000000056-", ".0000000070-", 1))
+		}},
 	} {
 		cache := t.TempDir()
 		var paths []string
@@ -150,7 +155,7 @@ func TestMergeStopped(t *testing.T) {
 	}
 	want := stored(t, cache)
 	for name, data := range left {
-		if strings.Contains(name, ".56-100-") {
+		if strings.Contains(name, ".0000000056-0000000100-") {
 			if err := os.WriteFile(filepath.Join(cache, name), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
