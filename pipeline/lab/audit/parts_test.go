@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/posterior"
+	"fmp/pipeline/task"
 )
 
 // drawn returns n rows of k coordinates, of c Gaussian classes in turn whose covariance is not a multiple of I, of length 1 at most.
@@ -136,4 +139,45 @@ func pickClasses(a *attacked, classes []int) (out []int) {
 		at++
 	}
 	return out
+}
+
+// TestRunParts: a run of moments is attacked in all of its features and in fewer directions of them, part by part; one with neither moments
+// nor a predictor has nothing to be attacked.
+func TestRunParts(t *testing.T) {
+	const dx, c = 100, 2
+	e, err := posterior.NewEmbedded(dx, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	positive := func(seed uint64, n int) *labelled {
+		x := drawn(seed, n, dx, c)
+		for i, v := range x.rows {
+			x.rows[i] = v * v
+		}
+		return x
+	}
+	own, test := positive(5, 600), positive(6, 200)
+	bank, err := task.NewBank(own.rows, dx, own.labels, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &experiment.Prepared{Tools: experiment.Tools{Embedded: e},
+		Data: &experiment.Data{Clients: bank, Test: test.rows, TestLabels: test.labels}}
+	p.Config.Federation.Clients, p.Config.Federation.Points = 2, 30
+	parts, err := RunParts(context.Background(), p, 0, Options{Rounds: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(parts) != 6 || parts[0].Coordinates != dx || parts[5].Coordinates != 70 {
+		t.Fatalf("parts %+v", parts)
+	}
+	for i, want := range []float64{0, 22, 22, 0, 22, 22} { // 30 images less 6 points and 2 classes
+		if got := parts[i]; got.Freedom != want || got.Points != 30 || (got.Calibration == 6) != (i%3 == 2) || i%3 > 0 && got.AUC < 0.999 {
+			t.Errorf("%+v", got)
+		}
+	}
+	p.Tools.Embedded = nil
+	if parts, err := RunParts(context.Background(), p, 0, Options{Rounds: 1}); parts != nil || err != nil {
+		t.Errorf("%v, %v without a predictor", parts, err)
+	}
 }
