@@ -87,7 +87,7 @@ func TestPretrainedAims(t *testing.T) {
 	nll := map[string]float64{"cifar10-20 homogeneous": 0.675, "cifar10-20 dirichlet-0.1": 0.815, "cifar10-200 homogeneous": 0.465,
 		"cifar10-200 dirichlet-0.1": 0.615}
 	for _, name := range []string{"cifar10-10", "cifar10-20", "cifar10-20-alphas", "cifar10-200", "cifar10-1000", "cifar10-2900",
-		"cifar10-200-clients-50", "cifar100-20"} {
+		"cifar10-200-clients-50", "cifar100-20", "cifar100-20-alphas"} {
 		k := readKept(t, "pretrained", name)
 		for i := range k.tables {
 			tab := &k.tables[i]
