@@ -29,6 +29,9 @@ $(BIN)/fmp: # go build knows best whether there is anything to do
 # The client asks its servers one thing at a time: HTTP/2 would add 0.35 MB and serve nothing.
 EDGE := $(VCS) -trimpath -ldflags="-s -w" $(subst -tags minimal,-tags minimal$(comma)nethttpomithttp2,$(SMALL))
 
+# Compilers for processors with fused operations are told not to use them: uploads have the same bytes everywhere (docs/edge.md).
+UNFUSED = -gcflags=all=-d=fmahash=qn $(patsubst -gcflags=%=-l,'-gcflags=%=-l -d=fmahash=qn',$(patsubst -gcflags=%=,-gcflags=%=-d=fmahash=qn,$(EDGE)))
+
 build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
 	@echo "building $(BIN)/fmp-edge"
 	@CGO_ENABLED=0 $(GO) build $(EDGE) -o $(BIN)/fmp-edge ./cmd/fmp-edge
@@ -52,7 +55,7 @@ edge-all: ## bin/fmp-edge-OS-ARCH for every platform that the client is built fo
 	  os=$${p%%/*}; arch=$${p#*/}; arm=; out=$(BIN)/fmp-edge-$$os-$$(echo $$arch | sed 's|/|v|'); \
 	  case $$arch in arm/*) arm=$${arch#arm/}; arch=arm;; esac; \
 	  case $$os in windows) out=$$out.exe;; esac; \
-	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch GOARM=$$arm $(GO) build $(EDGE) -o $$out ./cmd/fmp-edge; \
+	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch GOARM=$$arm $(GO) build $(UNFUSED) -o $$out ./cmd/fmp-edge; \
 	  wc -c $$out; \
 	done
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
@@ -579,7 +580,7 @@ func TestBuilds(t *testing.T) {
 	bin := map[string]string{}
 	for _, arch := range []string{"amd64", "arm64"} {
 		bin[arch] = filepath.Join(t.TempDir(), "fmp-edge-"+arch)
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin[arch], ".")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", unfused, "-o", bin[arch], ".")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building for %s: %v\n%s", arch, err, out)
@@ -600,13 +601,7 @@ func TestBuilds(t *testing.T) {
 	im, labels := blobs(50)
 	dir, _ := folder(t, im, labels)
 	m := model(t, models.KindClient)
-	here, there := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there")
-	run(t, "compress", "--model", m, "--client", "a", "-o", here, dir)
-	out, err := exec.Command(qemu, bin["arm64"], "compress", "--model", m, "--client", "a", "-o", there, dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("arm64: %v\n%s", err, out)
-	}
-	near(t, "arm64", read(t, there).Points, read(t, here).Points, 1e-5)
+	sameUpload(t, []string{qemu, bin["arm64"]}, dir, "digits")
 	// The same classifier says the same.
 	c := classifier(t)
 	said, err := exec.Command(qemu, bin["arm64"], "predict", "--json", "--model", c, dir).Output()
@@ -633,6 +628,74 @@ func TestBuilds(t *testing.T) {
 	if b.PeakMemory > 4*maxMemory {
 		t.Errorf("%.1f MiB with the emulator", b.PeakMemory)
 	}
+}
+
+// unfused has the compiler keep products and sums apart, as make edge-all does, on processors where it would fuse them.
+const unfused = "-gcflags=all=-d=fmahash=qn"
+
+// sameUpload fails unless a program makes the upload of this one, byte for byte, of a folder and of photographs in every format that is
+// read, which are decoded and resized.
+func sameUpload(t *testing.T, program []string, dir string, datasets ...string) {
+	t.Helper()
+	odd, photographs := filepath.Join("..", "..", "featurize", "imagefile", "testdata", "odd"), t.TempDir()
+	entries, err := os.ReadDir(odd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range entries {
+		data, err := os.ReadFile(filepath.Join(odd, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(photographs, fmt.Sprint(i%10), e.Name())
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dataset := range datasets {
+		for _, images := range []string{dir, photographs} {
+			here, there := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there")
+			args := []string{"compress", "--model", assetstest.File(t, dataset, models.KindClient), "--client", "a", "--on-bad", "skip", images,
+				"-o"}
+			run(t, append(args, here)...)
+			cmd := exec.Command(program[0], append(append(program[1:], args...), there)...)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", program, err, out)
+			}
+			want, err := os.ReadFile(here)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(there); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: the upload of %s behind %s is not that of this program, byte for byte: %v", program, images, dataset, err)
+			}
+		}
+	}
+}
+
+// TestWebAssembly: the program in WebAssembly makes the upload of this one, byte for byte.
+func TestWebAssembly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program for WebAssembly")
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is missing: the program in WebAssembly is not run")
+	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "fmp-edge.wasm")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=js", "GOARCH=wasm")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building: %v\n%s", err, out)
+	}
+	im, labels := blobs(30)
+	dir, _ := folder(t, im, labels)
+	start := filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", "wasm_exec_node.js")
+	sameUpload(t, []string{node, start, program}, dir, "digits", "cifar10")
 }
 
 func header(magic uint32, dims ...uint32) []byte {

@@ -68,7 +68,7 @@ func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 	if c.Fit, err = imagefile.FitOf(images, f); err != nil {
 		return nil, err
 	}
-	e, err := pure.New(engine.Options{Threads: threads})
+	e, err := pure.New(engine.Options{Threads: threads, Reproducible: true})
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,6 @@ import (
 	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
-	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/internal/browser"
 )
@@ -94,7 +93,7 @@ func photograph(class int, r interface{ IntN(int) int }) image.Image {
 // newPlace builds the programs and the page's folder, and draws two clients' photographs: PNG, and JPEG in other sizes.
 func newPlace(t *testing.T) *place {
 	p := &place{t: t, dir: t.TempDir()}
-	for _, name := range []string{"fmp", "fmp-edge", "fmp-page.wasm", "fmp-edge.wasm"} {
+	for _, name := range []string{"fmp", "fmp-edge", "fmp-page.wasm"} {
 		program, web := strings.CutSuffix(name, ".wasm")
 		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", p.path(name), "fmp/cmd/"+program)
 		if web {
@@ -273,49 +272,13 @@ func computed(b *browser.Browser) (digest string) {
 	return digest
 }
 
-// same fails unless an upload of a page has the bytes of that of fmp-edge for the same photographs in WebAssembly (where node is), and the
-// numbers of that of fmp-edge on this processor, which sums in another order, to within rounding.
+// same fails unless an upload of a page has the bytes of that of fmp-edge for the same photographs.
 func (p *place) same(got []byte, args ...string) {
 	p.t.Helper()
-	args = append([]string{"compress", "--model", "client.onnx", "--client", "page", "-o", "want.upload", "photos/page"}, args...)
-	p.run("fmp-edge", args...)
-	near(p.t, got, p.read("want.upload"))
-	node, err := exec.LookPath("node")
-	if err != nil {
-		p.t.Log("no node here: fmp-edge in WebAssembly is not compared")
-		return
-	}
-	cmd := exec.Command(node, append([]string{filepath.Join(goroot(p.t), "lib/wasm/wasm_exec_node.js"), "fmp-edge.wasm"}, args...)...)
-	cmd.Dir, cmd.Env = p.dir, p.environment()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		p.t.Fatalf("fmp-edge in WebAssembly: %v\n%s", err, out)
-	}
+	p.run("fmp-edge", append([]string{"compress", "--model", "client.onnx", "--client", "page", "-o", "want.upload", "photos/page"}, args...)...)
 	if want := p.read("want.upload"); !bytes.Equal(got, want) {
-		p.t.Errorf("the page's upload has %d bytes, sha256 %s; that of fmp-edge in WebAssembly %d, %s", len(got), models.DigestBytes(got),
+		p.t.Errorf("the page's upload has %d bytes, sha256 %s; that of fmp-edge %d, %s", len(got), models.DigestBytes(got),
 			len(want), models.DigestBytes(want))
-	}
-}
-
-// near fails unless two uploads agree in all but the rounding of their points.
-func near(t *testing.T, got, want []byte) {
-	t.Helper()
-	g, err := federate.Decode(got, federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := federate.Decode(want, federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, v := range w.Points.Z {
-		if i >= len(g.Points.Z) || math.Abs(float64(v-g.Points.Z[i])) > 1e-5*(1+math.Abs(float64(v))) {
-			t.Fatalf("number %d of the page's upload is not %v, as in that of fmp-edge", i, v)
-		}
-	}
-	if g.N != w.N || g.Round != w.Round || g.Client != w.Client || g.Model != w.Model || g.Precision != w.Precision ||
-		!slices.Equal(g.Points.W, w.Points.W) {
-		t.Errorf("the page's upload is of %d images in %s with masses %v; that of fmp-edge of %d in %s with %v", g.N, g.Precision, g.Points.W,
-			w.N, w.Precision, w.Points.W)
 	}
 }
 

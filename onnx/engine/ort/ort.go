@@ -15,6 +15,7 @@
 package ort
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -47,6 +48,9 @@ var _ engine.Engine = (*Engine)(nil)
 func New(opts engine.Options) (engine.Engine, error) {
 	if opts.Threads < 0 {
 		return nil, fmt.Errorf("engine.threads is %d; allowed are 0 (as many as there are cores) and up", opts.Threads)
+	}
+	if opts.Reproducible {
+		return nil, errors.New("engine ort: its sums are in the processor's own order: reproducible is engine pure")
 	}
 	lib, _, err := FindLibrary(opts.Library)
 	if err != nil {

@@ -99,7 +99,7 @@ func TestAfterConvolution(t *testing.T) {
 		var outs [2][]float32
 		for i, separate := range []bool{false, true} {
 			m := model(separate)
-			p, err := compile(m)
+			p, err := compile(m, false)
 			if err != nil {
 				t.Fatal(err)
 			}

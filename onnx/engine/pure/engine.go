@@ -41,9 +41,10 @@ func (e *pureEngine) Close() error { return nil }
 // initializers are used in place, and weights of products laid out beside them at the first run, which takes as much memory again, or
 // twice that for 3x3 convolutions, within the model's [onnx.Budget]: they must not change while the session lives.
 func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
-	p, err := compile(m)
+	p, err := compile(m, e.opts.Reproducible)
 	if err != nil {
 		return nil, fmt.Errorf("engine pure: %w", err)
 	}
-	return &session{frame: newFrame(p, &kernel.Env{Pool: &kernel.Pool{}, Threads: e.threads, Stopped: e.opts.Stopped})}, nil
+	return &session{frame: newFrame(p, &kernel.Env{Pool: &kernel.Pool{}, Threads: e.threads, Stopped: e.opts.Stopped,
+		Reproducible: e.opts.Reproducible})}, nil
 }

@@ -34,8 +34,8 @@ type step struct {
 var secondReading func(m *onnx.Model) error
 
 // compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is sound but holds an operator that
-// the engine does not run.
-func compile(m *onnx.Model) (*plan, error) {
+// the engine does not run. reproducible is [engine.Options].Reproducible.
+func compile(m *onnx.Model, reproducible bool) (*plan, error) {
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("no model to load")
 	}
@@ -62,7 +62,7 @@ func compile(m *onnx.Model) (*plan, error) {
 			return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: err.Error()}}}
 		}
 	}
-	c := &compiler{opset: opset, budget: onnx.NewBudget(m), declared: map[string][]onnx.Dim{}}
+	c := &compiler{opset: opset, reproducible: reproducible, budget: onnx.NewBudget(m), declared: map[string][]onnx.Dim{}}
 	for _, v := range m.Graph.Inputs {
 		c.declared[v.Name] = v.Shape
 	}
@@ -78,9 +78,10 @@ func spelt(g *onnx.Graph) bool {
 
 // compiler plans the graphs of one model.
 type compiler struct {
-	opset    int
-	budget   *onnx.Budget
-	declared map[string][]onnx.Dim // shapes of the model's inputs
+	opset        int
+	reproducible bool
+	budget       *onnx.Budget
+	declared     map[string][]onnx.Dim // shapes of the model's inputs
 }
 
 // scope finds a value around a graph within a node: its element type, and itself where it is constant.

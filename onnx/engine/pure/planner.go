@@ -185,7 +185,7 @@ func (p *planner) readsRefused(n *onnx.Node) bool {
 
 // node plans one node: as a step, or as a constant where its result is known.
 func (p *planner) node(n *onnx.Node) error {
-	s := &kernel.Spec{Node: n, Opset: p.opset, Keep: func(bytes float64) bool { return p.budget.Spend(bytes, bytes) }}
+	s := &kernel.Spec{Node: n, Opset: p.opset, Reproducible: p.reproducible, Keep: func(bytes float64) bool { return p.budget.Spend(bytes, bytes) }}
 	st := step{node: n}
 	var bodies []*body
 	s.Body = func(g *onnx.Graph, in []onnx.DType) (*kernel.Body, error) {
@@ -308,7 +308,7 @@ func (p *planner) fold(st step) bool {
 		return false
 	}
 	if n.Op == "Constant" {
-		t, err := evaluate(st)
+		t, err := p.evaluate(st)
 		if err != nil {
 			p.refuse(n, err)
 			return true
@@ -326,7 +326,7 @@ func (p *planner) fold(st step) bool {
 	if !p.budget.Spend(elements*float64(st.types[0].Size()), elements) {
 		return false
 	}
-	t, err := evaluate(st, from)
+	t, err := p.evaluate(st, from)
 	if err != nil {
 		return false
 	}
@@ -389,7 +389,7 @@ func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
 	if n.Domain != "" || !slices.Contains([]string{"BatchNormalization", "Relu", "Clip", "HardSwish", "Sigmoid"}, n.Op) {
 		return nil
 	}
-	s := &kernel.Spec{Node: n, Opset: c.opset}
+	s := &kernel.Spec{Node: n, Opset: c.opset, Reproducible: c.reproducible}
 	for i, name := range n.Inputs {
 		d, t := onnx.Float32, (*onnx.Tensor)(nil)
 		if i > 0 {
@@ -452,12 +452,12 @@ func (c *compiler) spell(n *onnx.Node, find scope, produced map[string]bool) ([]
 }
 
 // evaluate runs a node of one output on constants.
-func evaluate(st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {
-	c := kernel.NewCall(&kernel.Env{Pool: &kernel.Pool{}, Threads: 1}, len(in), 1)
-	c.Want[0] = true
-	copy(c.In, in)
-	if err := c.Do(st.run); err != nil {
+func (c *compiler) evaluate(st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {
+	call := kernel.NewCall(&kernel.Env{Pool: &kernel.Pool{}, Threads: 1, Reproducible: c.reproducible}, len(in), 1)
+	call.Want[0] = true
+	copy(call.In, in)
+	if err := call.Do(st.run); err != nil {
 		return nil, err
 	}
-	return c.Out[0], nil
+	return call.Out[0], nil
 }

@@ -50,7 +50,7 @@ func (e *UnsupportedError) Error() string {
 
 // Supports lists the nodes of a model that the engine cannot run, nil where it can run all.
 func Supports(m *onnx.Model) []Unsupported {
-	if _, err := compile(m); err != nil {
+	if _, err := compile(m, false); err != nil {
 		if u, ok := err.(*UnsupportedError); ok {
 			return u.Nodes
 		}

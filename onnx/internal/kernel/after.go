@@ -92,7 +92,7 @@ func CanFollow(s, next *Spec, channels int) bool {
 	case "Relu":
 		return true
 	case "HardSwish", "Sigmoid":
-		return vectorMath()
+		return vectorMath() && !next.Reproducible
 	case "Clip": // bounds were attributes once
 		if next.Opset < 11 {
 			return false
@@ -116,7 +116,7 @@ type finishing struct{ start, scale, shift, lo, hi float32 }
 // stands for both in s.After.
 func CanSwish(s *Spec) bool {
 	was := newAfter(s)
-	return vectorMath() && (was == nil || !was.ends)
+	return vectorMath() && !s.Reproducible && (was == nil || !was.ends)
 }
 
 // of returns that of a channel without a bias; a may be nil. A curve comes after it.

@@ -39,21 +39,21 @@ func (m matrix[T]) part(i, j, r, k int) matrix[T] {
 
 // multiply adds a b to c on the calling goroutine: c (m x n) += a (m x k) b (k x n). The order of summation
 // depends on the shapes alone.
-func multiply[T floating](a, b, c matrix[T]) {
-	multiplyAs(a, b, c, panels(a.rows, b.cols, a.cols))
+func multiply[T floating](a, b, c matrix[T], steps bool) {
+	multiplyAs(a, b, c, panels(a.rows, b.cols, a.cols), steps)
 }
 
 // multiplyAs is multiply of a part of a product, which is done in panels or not as the whole is.
-func multiplyAs[T floating](a, b, c matrix[T], inPanels bool) {
+func multiplyAs[T floating](a, b, c matrix[T], inPanels, steps bool) {
 	if a.rows == 0 || b.cols == 0 || a.cols == 0 {
 		return
 	}
 	if a, ok := any(a).(matrix[float32]); ok && inPanels {
-		multiplyPanels(a, any(b).(matrix[float32]), any(c).(matrix[float32]))
+		multiplyPanels(a, any(b).(matrix[float32]), any(c).(matrix[float32]), steps)
 		return
 	}
-	if !finite(b) {
-		// gonum skips products with a zero of a; with an infinity or NaN in b such a product is NaN.
+	if steps || !finite(b) {
+		// gonum skips products with a zero of a; with an infinity or NaN in b such a product is NaN. Its sums are the processor's.
 		multiplyPlain(a, b, c)
 		return
 	}
@@ -122,20 +122,25 @@ func finite[T floating](m matrix[T]) bool {
 	return sum == 0
 }
 
+// multiplyPlain rounds every product before it is added, as panels in steps do.
 func multiplyPlain[T floating](a, b, c matrix[T]) {
-	at := func(m matrix[T], i, j int) T {
-		if m.trans {
-			i, j = j, i
-		}
-		return m.data[i*m.stride+j]
+	rowA, colA := a.stride, 1
+	if a.trans {
+		rowA, colA = colA, rowA
 	}
-	for i := 0; i < a.rows; i++ {
-		for j := 0; j < b.cols; j++ {
-			sum := c.data[i*c.stride+j]
-			for l := 0; l < a.cols; l++ {
-				sum += at(a, i, l) * at(b, l, j)
+	for i := range a.rows {
+		sums := c.data[i*c.stride:][:c.cols]
+		for l := range a.cols {
+			v := a.data[i*rowA+l*colA]
+			if b.trans {
+				for j := range sums {
+					sums[j] += T(v * b.data[j*b.stride+l])
+				}
+				continue
 			}
-			c.data[i*c.stride+j] = sum
+			for j, w := range b.data[l*b.stride:][:len(sums)] {
+				sums[j] += T(v * w)
+			}
 		}
 	}
 }
@@ -155,7 +160,7 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right) {
 				r.multiply(any(a.part(i, 0, j-i, k)).(matrix[float32]), 0, n, any(out.part(i, 0, j-i, n)).(matrix[float32]))
 				return
 			}
-			multiplyAs(a.part(i, 0, j-i, k), b, out.part(i, 0, j-i, n), inPanels)
+			multiplyAs(a.part(i, 0, j-i, k), b, out.part(i, 0, j-i, n), inPanels, c.env.Reproducible)
 		})
 		return
 	}
@@ -166,6 +171,6 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right) {
 			r.multiply(any(a).(matrix[float32]), i, j, any(out.part(0, i, m, j-i)).(matrix[float32]))
 			return
 		}
-		multiplyAs(a, b.part(0, i, k, j-i), out.part(0, i, m, j-i), inPanels)
+		multiplyAs(a, b.part(0, i, k, j-i), out.part(0, i, m, j-i), inPanels, c.env.Reproducible)
 	})
 }

@@ -18,6 +18,8 @@ type Env struct {
 	Pool    *Pool
 	Threads int          // at least 1
 	Stopped func() error // why a run is to end before its time; may be nil
+	// Reproducible has every processor compute the same bits: see [Spec].Reproducible.
+	Reproducible bool
 }
 
 func (e *Env) stopped() error {

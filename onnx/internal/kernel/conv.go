@@ -119,7 +119,7 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 		case err != nil || len(v.out) == 0:
 			return err
 		case v.channels == 1 && v.filters == 1 && len(v.xs) < 5:
-			if m := f.maskedTaps(v.window, v.xs[2:], v.sp); m != nil {
+			if m := f.maskedTaps(v.window, v.xs[2:], v.sp); m != nil && !v.env.Reproducible {
 				m.run(any(v).(*convolution[float32]))
 				return nil
 			}
@@ -190,10 +190,12 @@ func (v *convolution[T]) arrange(inPanels bool) (err error) {
 	switch {
 	case inPanels:
 		v.block = max(1, min(v.xs[0], tileCols/v.pos))
+	case v.env.Reproducible:
+		v.times = multiplyPlain[T]
 	case finite(dense(v.x, 1, len(v.x))):
 		v.times = multiplyFinite[T] // looked at once, not once a tap
 	default:
-		v.times = multiply[T]
+		v.times = multiplyPlain[T]
 	}
 	if v.direct = pointwise(v.window); !v.direct {
 		v.phases, err = newColumns(v.xs[2:], v.sp, v.window)
@@ -270,7 +272,9 @@ func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
 	weights := dense(v.weights[g*v.filters*k:(g+1)*v.filters*k], v.filters, k)
 	if v.left != nil {
 		high := padRows(v.filters)
-		multiplyPacked(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]), any(columns).(matrix[float32]), any(dst).(matrix[float32]),
+		p := newPacks(v.env.Reproducible)
+		defer packPool.Put(p)
+		p.multiply(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]), any(columns).(matrix[float32]), any(dst).(matrix[float32]),
 			v.from[g*high:(g+1)*high], v.end(g))
 		return
 	}

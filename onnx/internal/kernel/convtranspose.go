@@ -133,7 +133,7 @@ func convTranspose[T floating](t transposedConv) Kernel {
 				clear(col)
 				// col [og q, in] = w' [og q, cg] x [cg, in]
 				weights := matrix[T]{data: wt[g*cg*og*q : (g+1)*cg*og*q], rows: og * q, cols: cg, stride: max(1, og*q), trans: true}
-				multiply(weights, dense(x[item*cg*in:(item+1)*cg*in], cg, in), dense(col, og*q, in))
+				multiply(weights, dense(x[item*cg*in:(item+1)*cg*in], cg, in), dense(col, og*q, in), c.env.Reproducible)
 				for ch := 0; ch < og; ch++ {
 					dst := o[(item*og+ch)*pos : (item*og+ch+1)*pos]
 					clear(dst)

@@ -17,7 +17,7 @@ func (v *convolution[T]) depthwise() error {
 		taps := v.weights[channel*v.taps : (channel+1)*v.taps]
 		switch run := any(run).(type) {
 		case []float32:
-			tapSums(run, any(split).([]float32), planes.offsets, any(taps).([]float32), float32(start))
+			tapSums(run, any(split).([]float32), planes.offsets, any(taps).([]float32), float32(start), v.env.Reproducible)
 		case []T:
 			tapSumsGo(run, split, planes.offsets, taps, start)
 		}

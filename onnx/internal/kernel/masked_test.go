@@ -42,7 +42,7 @@ func TestMaskedTaps(t *testing.T) {
 		}
 		split, run, want := make([]float32, p.len()), make([]float32, p.run()), make([]float32, out[0]*out[1])
 		splitInto(p, split, plane, 0, p.high)
-		tapSums(run, split, p.offsets, weights, f.start)
+		tapSums(run, split, p.offsets, weights, f.start, false)
 		for y := range out[0] {
 			copy(want[y*out[1]:(y+1)*out[1]], run[y*p.wide:])
 		}

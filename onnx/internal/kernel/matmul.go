@@ -79,7 +79,8 @@ func matMul[T floating](c *Call, r *right) error {
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, lo)
 		for i := lo; i < hi; i++ {
 			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
-			multiply(dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n), dense(o[oo:oo+p.m*p.n], p.m, p.n))
+			multiply(dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n), dense(o[oo:oo+p.m*p.n], p.m, p.n),
+				c.env.Reproducible)
 			od.next()
 		}
 	})

@@ -10,7 +10,8 @@ import (
 // high-performance matrix multiplication", 2008): the blocks of a and b that are in use are copied to lie in the order in which they
 // are read, and the innermost loop ([panelKernel]: AVX-512 or AVX2 on amd64 as the processor has it, NEON on arm64, Go
 // elsewhere) keeps panelRows x panelCols sums in registers. Every sum runs over the inner axis in its order, beginning with the content of
-// c, so that it does not depend on how a product is cut into parts.
+// c, so that it does not depend on how a product is cut into parts. Where steps is set a product is rounded before it is added; else
+// the processor's fused operations do both in one.
 const (
 	panelHeight = 256 // rows of a block
 	panelDepth  = 384 // inner axis of a block: panelDepth x panelCols of b fits the first-level cache
@@ -29,6 +30,14 @@ type packs struct {
 	a []float32 // [rows / panelRows, depth, panelRows]
 	b []float32 // [columns / panelCols, depth, panelCols]
 	c []float32 // [panelRows, panelCols], for tiles at the edges
+
+	steps bool
+}
+
+func newPacks(steps bool) *packs {
+	p := packPool.Get().(*packs)
+	p.steps = steps
+	return p
 }
 
 var packPool = sync.Pool{New: func() any {
@@ -37,7 +46,11 @@ var packPool = sync.Pool{New: func() any {
 }}
 
 // multiplyPanels is multiply in panels, for any numbers: nothing is skipped.
-func multiplyPanels(a, b, c matrix[float32]) { multiplyPacked(nil, a, b, c, nil, nil) }
+func multiplyPanels(a, b, c matrix[float32], steps bool) {
+	p := newPacks(steps)
+	defer packPool.Put(p)
+	p.multiply(nil, a, b, c, nil, nil)
+}
 
 // packLeft copies a to dst, of packedLen numbers, for every product that a is the left operand of.
 func packLeft(dst []float32, a matrix[float32]) {
@@ -59,6 +72,7 @@ type right struct {
 	matrix[float32] // as it lies in the model
 	once            sync.Once
 	packed          []float32 // for every part of the inner axis, its panels
+	steps           bool
 }
 
 // newRight returns nil where the operand is not known, not worth it, or too large to be kept.
@@ -67,7 +81,8 @@ func newRight(s *Spec, i int, trans bool) *right {
 	if m == nil || m.DType != onnx.Float32 || len(m.Shape) != 2 {
 		return nil
 	}
-	r := &right{matrix: matrix[float32]{data: m.F32(), rows: m.Shape[0], cols: m.Shape[1], stride: max(1, m.Shape[1]), trans: trans}}
+	r := &right{steps: s.Reproducible, matrix: matrix[float32]{data: m.F32(), rows: m.Shape[0], cols: m.Shape[1], stride: max(1, m.Shape[1]),
+		trans: trans}}
 	if trans {
 		r.rows, r.cols = r.cols, r.rows
 	}
@@ -87,7 +102,7 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
 			packColumns(r.packed[wide*l:], r.part(l, 0, d, r.cols))
 		}
 	})
-	p := packPool.Get().(*packs)
+	p := newPacks(r.steps)
 	defer packPool.Put(p)
 	for l := 0; l < r.rows; l += panelDepth {
 		d := min(panelDepth, r.rows-l)
@@ -102,13 +117,11 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
 	}
 }
 
-// multiplyPacked is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it goes. Where from is not nil, c is
+// multiply is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it goes. Where from is not nil, c is
 // set to the product plus from, of which each row has a number, with room for whole panels. Where end is not nil, it is called with
 // each part of c that is done, and with its first row, while that is in the cache.
-func multiplyPacked(left []float32, a, b, c matrix[float32], from []float32, end func(part matrix[float32], row, col int)) {
+func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32, end func(part matrix[float32], row, col int)) {
 	m, n, k := a.rows, b.cols, a.cols
-	p := packPool.Get().(*packs)
-	defer packPool.Put(p)
 	high := padRows(m)
 	for l := 0; l < k; l += panelDepth {
 		d := min(panelDepth, k-l)
@@ -155,7 +168,9 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 	high := padRows(m)
 	if !stridedPanels {
 		clear(c[:m*stride])
-		multiplyPacked(a, matrix[float32]{rows: m, cols: k}, matrix[float32]{data: b, rows: k, cols: n, stride: stride},
+		p := newPacks(false)
+		defer packPool.Put(p)
+		p.multiply(a, matrix[float32]{rows: m, cols: k}, matrix[float32]{data: b, rows: k, cols: n, stride: stride},
 			matrix[float32]{data: c, rows: m, cols: n, stride: stride}, nil, nil)
 		return
 	}
@@ -166,7 +181,7 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 		}
 		for j := 0; j < n; j += panelCols {
 			for i := 0; i < high; i += panelRows {
-				panelStrided(d, a[high*l+i*d:][:panelRows*d], b[l*stride+j:], stride, c[i*stride+j:], stride, min(panelCols, n-j), from)
+				panelStrided(false, d, a[high*l+i*d:][:panelRows*d], b[l*stride+j:], stride, c[i*stride+j:], stride, min(panelCols, n-j), from)
 			}
 		}
 	}
@@ -194,9 +209,9 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 			to, stride = p.c, panelCols
 		}
 		if a := left[i*d : (i+panelRows)*d]; bs == panelCols {
-			panelKernel(d, a, b, to, stride, v, start)
+			panelKernel(p.steps, d, a, b, to, stride, v, start)
 		} else {
-			panelStrided(d, a, b, bs, to, stride, v, start)
+			panelStrided(p.steps, d, a, b, bs, to, stride, v, start)
 		}
 		if edge {
 			for r := range h {

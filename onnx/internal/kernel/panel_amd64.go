@@ -18,12 +18,12 @@ func wholePanels() bool { return !haveAVX512 }
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride, of which the first
 // w are wanted. Where from is not nil, c is set to a b plus from, a number for each row. The sums are the same to the bit with either
 // instruction set.
-func panelKernel(k int, a, b, c []float32, stride, w int, from []float32) {
-	panelStrided(k, a, b, panelCols, c, stride, w, from)
+func panelKernel(steps bool, k int, a, b, c []float32, stride, w int, from []float32) {
+	panelStrided(steps, k, a, b, panelCols, c, stride, w, from)
 }
 
 // panelStrided is panelKernel for a b whose rows lie bs apart.
-func panelStrided(k int, a, b []float32, bs int, c []float32, stride, w int, from []float32) {
+func panelStrided(steps bool, k int, a, b []float32, bs int, c []float32, stride, w int, from []float32) {
 	wide := w
 	if !haveAVX512 {
 		wide = min(w+15, panelCols) / 16 * 16
@@ -34,14 +34,22 @@ func panelStrided(k int, a, b []float32, bs int, c []float32, stride, w int, fro
 		start, next = &from[0], &from[panelRows/2]
 	}
 	switch {
+	case haveAVX512 && w > 16 && steps:
+		panelSteps8x32(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
+	case haveAVX512 && steps:
+		panelSteps8x16(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
 	case haveAVX512 && w > 16:
 		panel8x32(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
 	case haveAVX512:
 		panel8x16(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
 	default:
+		tile := panel4x16
+		if steps {
+			tile = panelSteps4x16
+		}
 		for j := 0; j < w; j += 16 {
-			panel4x16(k, &a[0], &b[j], bs, &c[j], stride, start)
-			panel4x16(k, &a[4], &b[j], bs, &c[4*stride+j], stride, next)
+			tile(k, &a[0], &b[j], bs, &c[j], stride, start)
+			tile(k, &a[4], &b[j], bs, &c[4*stride+j], stride, next)
 		}
 	}
 }
@@ -54,3 +62,14 @@ func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float
 
 //go:noescape
 func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
+
+// The following round every product before it is added.
+
+//go:noescape
+func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+
+//go:noescape
+func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+
+//go:noescape
+func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)

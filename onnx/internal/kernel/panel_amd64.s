@@ -3,319 +3,335 @@
 // Tiles of c stay in registers while a, [k, 8], and b, whose rows lie bs apart, are read once; k is at least 1. Sums go on from c, or
 // begin anew at the numbers from, one a row, where that is not nil.
 
+// FUSED adds a product without rounding it. ZSTEPS and YSTEPS round it, in Z20 and Y12.
+#define FUSED(x, y, to) VFMADD231PS x, y, to
+
+#define ZSTEPS(x, y, to) \
+	VMULPS x, y, Z20 \
+	VADDPS Z20, to, to
+
+#define YSTEPS(x, y, to) \
+	VMULPS x, y, Y12 \
+	VADDPS Y12, to, to
+
 // ROWS32 adds the next column of a times the row of b in Z16 and Z17 to c.
-#define ROWS32 \
+#define ROWS32(add) \
 	VBROADCASTSS (SI), Z18 \
 	VBROADCASTSS 4(SI), Z19 \
-	VFMADD231PS  Z16, Z18, Z0 \
-	VFMADD231PS  Z17, Z18, Z1 \
-	VFMADD231PS  Z16, Z19, Z2 \
-	VFMADD231PS  Z17, Z19, Z3 \
+	add(Z16, Z18, Z0) \
+	add(Z17, Z18, Z1) \
+	add(Z16, Z19, Z2) \
+	add(Z17, Z19, Z3) \
 	VBROADCASTSS 8(SI), Z18 \
 	VBROADCASTSS 12(SI), Z19 \
-	VFMADD231PS  Z16, Z18, Z4 \
-	VFMADD231PS  Z17, Z18, Z5 \
-	VFMADD231PS  Z16, Z19, Z6 \
-	VFMADD231PS  Z17, Z19, Z7 \
+	add(Z16, Z18, Z4) \
+	add(Z17, Z18, Z5) \
+	add(Z16, Z19, Z6) \
+	add(Z17, Z19, Z7) \
 	VBROADCASTSS 16(SI), Z18 \
 	VBROADCASTSS 20(SI), Z19 \
-	VFMADD231PS  Z16, Z18, Z8 \
-	VFMADD231PS  Z17, Z18, Z9 \
-	VFMADD231PS  Z16, Z19, Z10 \
-	VFMADD231PS  Z17, Z19, Z11 \
+	add(Z16, Z18, Z8) \
+	add(Z17, Z18, Z9) \
+	add(Z16, Z19, Z10) \
+	add(Z17, Z19, Z11) \
 	VBROADCASTSS 24(SI), Z18 \
 	VBROADCASTSS 28(SI), Z19 \
-	VFMADD231PS  Z16, Z18, Z12 \
-	VFMADD231PS  Z17, Z18, Z13 \
-	VFMADD231PS  Z16, Z19, Z14 \
-	VFMADD231PS  Z17, Z19, Z15 \
+	add(Z16, Z18, Z12) \
+	add(Z17, Z18, Z13) \
+	add(Z16, Z19, Z14) \
+	add(Z17, Z19, Z15) \
 	ADDQ         $32, SI \
 	ADDQ         R10, DI \
 	DECQ         CX
+
+#define PANEL8X32(add) \
+	MOVQ k+0(FP), CX \
+	MOVQ a+8(FP), SI \
+	MOVQ b+16(FP), DI \
+	MOVQ bs+24(FP), R10 \
+	MOVQ c+32(FP), DX \
+	MOVQ stride+40(FP), R8 \
+	SHLQ $2, R8 \
+	SHLQ $2, R10 \
+	MOVL  mask+56(FP), AX \
+	MOVL  AX, R12 \
+	KMOVW AX, K1 \
+	SHRL  $16, AX \
+	KMOVW AX, K2 \
+	MOVQ  from+48(FP), R11 \
+	TESTQ R11, R11 \
+	JNE   biased \
+	MOVQ    DX, R9 \
+	VMOVUPS.Z (R9), K1, Z0 \
+	VMOVUPS.Z 64(R9), K2, Z1 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z2 \
+	VMOVUPS.Z 64(R9), K2, Z3 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z4 \
+	VMOVUPS.Z 64(R9), K2, Z5 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z6 \
+	VMOVUPS.Z 64(R9), K2, Z7 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z8 \
+	VMOVUPS.Z 64(R9), K2, Z9 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z10 \
+	VMOVUPS.Z 64(R9), K2, Z11 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z12 \
+	VMOVUPS.Z 64(R9), K2, Z13 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z14 \
+	VMOVUPS.Z 64(R9), K2, Z15 \
+	JMP     multiply \
+biased: \
+	VBROADCASTSS 0(R11), Z0 \
+	VMOVAPS      Z0, Z1 \
+	VBROADCASTSS 4(R11), Z2 \
+	VMOVAPS      Z2, Z3 \
+	VBROADCASTSS 8(R11), Z4 \
+	VMOVAPS      Z4, Z5 \
+	VBROADCASTSS 12(R11), Z6 \
+	VMOVAPS      Z6, Z7 \
+	VBROADCASTSS 16(R11), Z8 \
+	VMOVAPS      Z8, Z9 \
+	VBROADCASTSS 20(R11), Z10 \
+	VMOVAPS      Z10, Z11 \
+	VBROADCASTSS 24(R11), Z12 \
+	VMOVAPS      Z12, Z13 \
+	VBROADCASTSS 28(R11), Z14 \
+	VMOVAPS      Z14, Z15 \
+multiply: \
+	CMPL R12, $-1 \
+	JNE  partial \
+loop: \
+	VMOVUPS      (DI), Z16 \
+	VMOVUPS      64(DI), Z17 \
+	ROWS32(add) \
+	JNZ          loop \
+	JMP          done \
+partial: \
+	VMOVUPS.Z    (DI), K1, Z16 \
+	VMOVUPS.Z    64(DI), K2, Z17 \
+	ROWS32(add) \
+	JNZ          partial \
+done: \
+	VMOVUPS Z0, K1, (DX) \
+	VMOVUPS Z1, K2, 64(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z2, K1, (DX) \
+	VMOVUPS Z3, K2, 64(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z4, K1, (DX) \
+	VMOVUPS Z5, K2, 64(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z6, K1, (DX) \
+	VMOVUPS Z7, K2, 64(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z8, K1, (DX) \
+	VMOVUPS Z9, K2, 64(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z10, K1, (DX) \
+	VMOVUPS Z11, K2, 64(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z12, K1, (DX) \
+	VMOVUPS Z13, K2, 64(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z14, K1, (DX) \
+	VMOVUPS Z15, K2, 64(DX) \
+	VZEROUPPER \
+	RET
+
+// ROWS16 adds the next column of a times the row of b in Z16 to c.
+#define ROWS16(add) \
+	VBROADCASTSS (SI), Z17 \
+	VBROADCASTSS 4(SI), Z18 \
+	add(Z16, Z17, Z0) \
+	add(Z16, Z18, Z1) \
+	VBROADCASTSS 8(SI), Z17 \
+	VBROADCASTSS 12(SI), Z18 \
+	add(Z16, Z17, Z2) \
+	add(Z16, Z18, Z3) \
+	VBROADCASTSS 16(SI), Z17 \
+	VBROADCASTSS 20(SI), Z18 \
+	add(Z16, Z17, Z4) \
+	add(Z16, Z18, Z5) \
+	VBROADCASTSS 24(SI), Z17 \
+	VBROADCASTSS 28(SI), Z18 \
+	add(Z16, Z17, Z6) \
+	add(Z16, Z18, Z7) \
+	ADDQ         $32, SI \
+	ADDQ         R10, DI \
+	DECQ         CX
+
+#define PANEL8X16(add) \
+	MOVQ k+0(FP), CX \
+	MOVQ a+8(FP), SI \
+	MOVQ b+16(FP), DI \
+	MOVQ bs+24(FP), R10 \
+	MOVQ c+32(FP), DX \
+	MOVQ stride+40(FP), R8 \
+	SHLQ $2, R8 \
+	SHLQ $2, R10 \
+	MOVL  mask+56(FP), R12 \
+	KMOVW R12, K1 \
+	MOVQ  from+48(FP), R11 \
+	TESTQ R11, R11 \
+	JNE   biased \
+	MOVQ    DX, R9 \
+	VMOVUPS.Z (R9), K1, Z0 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z1 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z2 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z3 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z4 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z5 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z6 \
+	ADDQ    R8, R9 \
+	VMOVUPS.Z (R9), K1, Z7 \
+	JMP     multiply \
+biased: \
+	VBROADCASTSS 0(R11), Z0 \
+	VBROADCASTSS 4(R11), Z1 \
+	VBROADCASTSS 8(R11), Z2 \
+	VBROADCASTSS 12(R11), Z3 \
+	VBROADCASTSS 16(R11), Z4 \
+	VBROADCASTSS 20(R11), Z5 \
+	VBROADCASTSS 24(R11), Z6 \
+	VBROADCASTSS 28(R11), Z7 \
+multiply: \
+	CMPL R12, $0xFFFF \
+	JNE  partial \
+loop: \
+	VMOVUPS      (DI), Z16 \
+	ROWS16(add) \
+	JNZ          loop \
+	JMP          done \
+partial: \
+	VMOVUPS.Z    (DI), K1, Z16 \
+	ROWS16(add) \
+	JNZ          partial \
+done: \
+	VMOVUPS Z0, K1, (DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z1, K1, (DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z2, K1, (DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z3, K1, (DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z4, K1, (DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z5, K1, (DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z6, K1, (DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Z7, K1, (DX) \
+	VZEROUPPER \
+	RET
+
+#define PANEL4X16(add) \
+	MOVQ k+0(FP), CX \
+	MOVQ a+8(FP), SI \
+	MOVQ b+16(FP), DI \
+	MOVQ bs+24(FP), R10 \
+	MOVQ c+32(FP), DX \
+	MOVQ stride+40(FP), R8 \
+	SHLQ $2, R8 \
+	SHLQ $2, R10 \
+	MOVQ  from+48(FP), R11 \
+	TESTQ R11, R11 \
+	JNE   biased \
+	MOVQ    DX, R9 \
+	VMOVUPS (R9), Y0 \
+	VMOVUPS 32(R9), Y1 \
+	ADDQ    R8, R9 \
+	VMOVUPS (R9), Y2 \
+	VMOVUPS 32(R9), Y3 \
+	ADDQ    R8, R9 \
+	VMOVUPS (R9), Y4 \
+	VMOVUPS 32(R9), Y5 \
+	ADDQ    R8, R9 \
+	VMOVUPS (R9), Y6 \
+	VMOVUPS 32(R9), Y7 \
+	JMP     loop \
+biased: \
+	VBROADCASTSS 0(R11), Y0 \
+	VMOVAPS      Y0, Y1 \
+	VBROADCASTSS 4(R11), Y2 \
+	VMOVAPS      Y2, Y3 \
+	VBROADCASTSS 8(R11), Y4 \
+	VMOVAPS      Y4, Y5 \
+	VBROADCASTSS 12(R11), Y6 \
+	VMOVAPS      Y6, Y7 \
+loop: \
+	VMOVUPS      (DI), Y8 \
+	VMOVUPS      32(DI), Y9 \
+	VBROADCASTSS (SI), Y10 \
+	VBROADCASTSS 4(SI), Y11 \
+	add(Y8, Y10, Y0) \
+	add(Y9, Y10, Y1) \
+	add(Y8, Y11, Y2) \
+	add(Y9, Y11, Y3) \
+	VBROADCASTSS 8(SI), Y10 \
+	VBROADCASTSS 12(SI), Y11 \
+	add(Y8, Y10, Y4) \
+	add(Y9, Y10, Y5) \
+	add(Y8, Y11, Y6) \
+	add(Y9, Y11, Y7) \
+	ADDQ         $32, SI \
+	ADDQ         R10, DI \
+	DECQ         CX \
+	JNZ          loop \
+	VMOVUPS Y0, (DX) \
+	VMOVUPS Y1, 32(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Y2, (DX) \
+	VMOVUPS Y3, 32(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Y4, (DX) \
+	VMOVUPS Y5, 32(DX) \
+	ADDQ    R8, DX \
+	VMOVUPS Y6, (DX) \
+	VMOVUPS Y7, 32(DX) \
+	VZEROUPPER \
+	RET
 
 // func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
 //
 // AVX-512: Z0 to Z15 hold the eight rows of c, two registers each, whose columns K1 and K2 name; Z16 and Z17 a row of b, Z18 and Z19
 // elements of a. CX counts k, SI is at a, DI at b, DX at c, R8 and R10 are the strides of c and b in bytes.
 TEXT ·panel8x32(SB), NOSPLIT, $0-60
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), SI
-	MOVQ b+16(FP), DI
-	MOVQ bs+24(FP), R10
-	MOVQ c+32(FP), DX
-	MOVQ stride+40(FP), R8
-	SHLQ $2, R8
-	SHLQ $2, R10
+	PANEL8X32(FUSED)
 
-	MOVL  mask+56(FP), AX
-	MOVL  AX, R12
-	KMOVW AX, K1
-	SHRL  $16, AX
-	KMOVW AX, K2
-	MOVQ  from+48(FP), R11
-	TESTQ R11, R11
-	JNE   biased
-	MOVQ    DX, R9
-	VMOVUPS.Z (R9), K1, Z0
-	VMOVUPS.Z 64(R9), K2, Z1
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z2
-	VMOVUPS.Z 64(R9), K2, Z3
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z4
-	VMOVUPS.Z 64(R9), K2, Z5
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z6
-	VMOVUPS.Z 64(R9), K2, Z7
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z8
-	VMOVUPS.Z 64(R9), K2, Z9
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z10
-	VMOVUPS.Z 64(R9), K2, Z11
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z12
-	VMOVUPS.Z 64(R9), K2, Z13
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z14
-	VMOVUPS.Z 64(R9), K2, Z15
-	JMP     multiply
-
-biased:
-	VBROADCASTSS 0(R11), Z0
-	VMOVAPS      Z0, Z1
-	VBROADCASTSS 4(R11), Z2
-	VMOVAPS      Z2, Z3
-	VBROADCASTSS 8(R11), Z4
-	VMOVAPS      Z4, Z5
-	VBROADCASTSS 12(R11), Z6
-	VMOVAPS      Z6, Z7
-	VBROADCASTSS 16(R11), Z8
-	VMOVAPS      Z8, Z9
-	VBROADCASTSS 20(R11), Z10
-	VMOVAPS      Z10, Z11
-	VBROADCASTSS 24(R11), Z12
-	VMOVAPS      Z12, Z13
-	VBROADCASTSS 28(R11), Z14
-	VMOVAPS      Z14, Z15
-
-multiply:
-	CMPL R12, $-1
-	JNE  partial
-
-loop:
-	VMOVUPS      (DI), Z16
-	VMOVUPS      64(DI), Z17
-	ROWS32
-	JNZ          loop
-	JMP          done
-
-partial:
-	VMOVUPS.Z    (DI), K1, Z16
-	VMOVUPS.Z    64(DI), K2, Z17
-	ROWS32
-	JNZ          partial
-
-done:
-	VMOVUPS Z0, K1, (DX)
-	VMOVUPS Z1, K2, 64(DX)
-	ADDQ    R8, DX
-	VMOVUPS Z2, K1, (DX)
-	VMOVUPS Z3, K2, 64(DX)
-	ADDQ    R8, DX
-	VMOVUPS Z4, K1, (DX)
-	VMOVUPS Z5, K2, 64(DX)
-	ADDQ    R8, DX
-	VMOVUPS Z6, K1, (DX)
-	VMOVUPS Z7, K2, 64(DX)
-	ADDQ    R8, DX
-	VMOVUPS Z8, K1, (DX)
-	VMOVUPS Z9, K2, 64(DX)
-	ADDQ    R8, DX
-	VMOVUPS Z10, K1, (DX)
-	VMOVUPS Z11, K2, 64(DX)
-	ADDQ    R8, DX
-	VMOVUPS Z12, K1, (DX)
-	VMOVUPS Z13, K2, 64(DX)
-	ADDQ    R8, DX
-	VMOVUPS Z14, K1, (DX)
-	VMOVUPS Z15, K2, 64(DX)
-	VZEROUPPER
-	RET
-
-// ROWS16 adds the next column of a times the row of b in Z16 to c.
-#define ROWS16 \
-	VBROADCASTSS (SI), Z17 \
-	VBROADCASTSS 4(SI), Z18 \
-	VFMADD231PS  Z16, Z17, Z0 \
-	VFMADD231PS  Z16, Z18, Z1 \
-	VBROADCASTSS 8(SI), Z17 \
-	VBROADCASTSS 12(SI), Z18 \
-	VFMADD231PS  Z16, Z17, Z2 \
-	VFMADD231PS  Z16, Z18, Z3 \
-	VBROADCASTSS 16(SI), Z17 \
-	VBROADCASTSS 20(SI), Z18 \
-	VFMADD231PS  Z16, Z17, Z4 \
-	VFMADD231PS  Z16, Z18, Z5 \
-	VBROADCASTSS 24(SI), Z17 \
-	VBROADCASTSS 28(SI), Z18 \
-	VFMADD231PS  Z16, Z17, Z6 \
-	VFMADD231PS  Z16, Z18, Z7 \
-	ADDQ         $32, SI \
-	ADDQ         R10, DI \
-	DECQ         CX
+// func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+TEXT ·panelSteps8x32(SB), NOSPLIT, $0-60
+	PANEL8X32(ZSTEPS)
 
 // func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
 //
 // AVX-512, the first 16 columns alone: Z0 to Z7 hold the eight rows of c, whose columns K1 names; the rest is as in panel8x32.
 TEXT ·panel8x16(SB), NOSPLIT, $0-60
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), SI
-	MOVQ b+16(FP), DI
-	MOVQ bs+24(FP), R10
-	MOVQ c+32(FP), DX
-	MOVQ stride+40(FP), R8
-	SHLQ $2, R8
-	SHLQ $2, R10
+	PANEL8X16(FUSED)
 
-	MOVL  mask+56(FP), R12
-	KMOVW R12, K1
-	MOVQ  from+48(FP), R11
-	TESTQ R11, R11
-	JNE   biased
-	MOVQ    DX, R9
-	VMOVUPS.Z (R9), K1, Z0
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z1
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z2
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z3
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z4
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z5
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z6
-	ADDQ    R8, R9
-	VMOVUPS.Z (R9), K1, Z7
-	JMP     multiply
-
-biased:
-	VBROADCASTSS 0(R11), Z0
-	VBROADCASTSS 4(R11), Z1
-	VBROADCASTSS 8(R11), Z2
-	VBROADCASTSS 12(R11), Z3
-	VBROADCASTSS 16(R11), Z4
-	VBROADCASTSS 20(R11), Z5
-	VBROADCASTSS 24(R11), Z6
-	VBROADCASTSS 28(R11), Z7
-
-multiply:
-	CMPL R12, $0xFFFF
-	JNE  partial
-
-loop:
-	VMOVUPS      (DI), Z16
-	ROWS16
-	JNZ          loop
-	JMP          done
-
-partial:
-	VMOVUPS.Z    (DI), K1, Z16
-	ROWS16
-	JNZ          partial
-
-done:
-	VMOVUPS Z0, K1, (DX)
-	ADDQ    R8, DX
-	VMOVUPS Z1, K1, (DX)
-	ADDQ    R8, DX
-	VMOVUPS Z2, K1, (DX)
-	ADDQ    R8, DX
-	VMOVUPS Z3, K1, (DX)
-	ADDQ    R8, DX
-	VMOVUPS Z4, K1, (DX)
-	ADDQ    R8, DX
-	VMOVUPS Z5, K1, (DX)
-	ADDQ    R8, DX
-	VMOVUPS Z6, K1, (DX)
-	ADDQ    R8, DX
-	VMOVUPS Z7, K1, (DX)
-	VZEROUPPER
-	RET
+// func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+TEXT ·panelSteps8x16(SB), NOSPLIT, $0-60
+	PANEL8X16(ZSTEPS)
 
 // func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
 //
 // AVX2, four rows and 16 columns: Y0 to Y7 hold the rows of c, two registers each; Y8 and Y9 a row of b, Y10 and Y11 elements of a; the
 // rest is as in panel8x32, without masks.
 TEXT ·panel4x16(SB), NOSPLIT, $0-56
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), SI
-	MOVQ b+16(FP), DI
-	MOVQ bs+24(FP), R10
-	MOVQ c+32(FP), DX
-	MOVQ stride+40(FP), R8
-	SHLQ $2, R8
-	SHLQ $2, R10
+	PANEL4X16(FUSED)
 
-	MOVQ  from+48(FP), R11
-	TESTQ R11, R11
-	JNE   biased
-	MOVQ    DX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	ADDQ    R8, R9
-	VMOVUPS (R9), Y2
-	VMOVUPS 32(R9), Y3
-	ADDQ    R8, R9
-	VMOVUPS (R9), Y4
-	VMOVUPS 32(R9), Y5
-	ADDQ    R8, R9
-	VMOVUPS (R9), Y6
-	VMOVUPS 32(R9), Y7
-	JMP     loop
-
-biased:
-	VBROADCASTSS 0(R11), Y0
-	VMOVAPS      Y0, Y1
-	VBROADCASTSS 4(R11), Y2
-	VMOVAPS      Y2, Y3
-	VBROADCASTSS 8(R11), Y4
-	VMOVAPS      Y4, Y5
-	VBROADCASTSS 12(R11), Y6
-	VMOVAPS      Y6, Y7
-
-loop:
-	VMOVUPS      (DI), Y8
-	VMOVUPS      32(DI), Y9
-	VBROADCASTSS (SI), Y10
-	VBROADCASTSS 4(SI), Y11
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	VFMADD231PS  Y8, Y11, Y2
-	VFMADD231PS  Y9, Y11, Y3
-	VBROADCASTSS 8(SI), Y10
-	VBROADCASTSS 12(SI), Y11
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
-	VFMADD231PS  Y8, Y11, Y6
-	VFMADD231PS  Y9, Y11, Y7
-	ADDQ         $32, SI
-	ADDQ         R10, DI
-	DECQ         CX
-	JNZ          loop
-
-	VMOVUPS Y0, (DX)
-	VMOVUPS Y1, 32(DX)
-	ADDQ    R8, DX
-	VMOVUPS Y2, (DX)
-	VMOVUPS Y3, 32(DX)
-	ADDQ    R8, DX
-	VMOVUPS Y4, (DX)
-	VMOVUPS Y5, 32(DX)
-	ADDQ    R8, DX
-	VMOVUPS Y6, (DX)
-	VMOVUPS Y7, 32(DX)
-	VZEROUPPER
-	RET
+// func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
+TEXT ·panelSteps4x16(SB), NOSPLIT, $0-56
+	PANEL4X16(YSTEPS)

@@ -1,6 +1,6 @@
 package kernel
 
-// panelGo adds a b to c in plain Go: a [k, 4], b [k, 4], c four rows of four with a stride.
+// panelGo adds a b to c in plain Go, every product rounded: a [k, 4], b [k, 4], c four rows of four with a stride.
 func panelGo(k int, a, b, c []float32, stride int) {
 	r0, r1, r2, r3 := (*[4]float32)(c), (*[4]float32)(c[stride:]), (*[4]float32)(c[2*stride:]), (*[4]float32)(c[3*stride:])
 	c00, c01, c02, c03 := r0[0], r0[1], r0[2], r0[3]
@@ -12,25 +12,25 @@ func panelGo(k int, a, b, c []float32, stride int) {
 		a, b = a[4:], b[4:]
 		y0, y1, y2, y3 := y[0], y[1], y[2], y[3]
 		v := x[0]
-		c00 += v * y0
-		c01 += v * y1
-		c02 += v * y2
-		c03 += v * y3
+		c00 += float32(v * y0)
+		c01 += float32(v * y1)
+		c02 += float32(v * y2)
+		c03 += float32(v * y3)
 		v = x[1]
-		c10 += v * y0
-		c11 += v * y1
-		c12 += v * y2
-		c13 += v * y3
+		c10 += float32(v * y0)
+		c11 += float32(v * y1)
+		c12 += float32(v * y2)
+		c13 += float32(v * y3)
 		v = x[2]
-		c20 += v * y0
-		c21 += v * y1
-		c22 += v * y2
-		c23 += v * y3
+		c20 += float32(v * y0)
+		c21 += float32(v * y1)
+		c22 += float32(v * y2)
+		c23 += float32(v * y3)
 		v = x[3]
-		c30 += v * y0
-		c31 += v * y1
-		c32 += v * y2
-		c33 += v * y3
+		c30 += float32(v * y0)
+		c31 += float32(v * y1)
+		c32 += float32(v * y2)
+		c33 += float32(v * y3)
 	}
 	*r0 = [4]float32{c00, c01, c02, c03}
 	*r1 = [4]float32{c10, c11, c12, c13}

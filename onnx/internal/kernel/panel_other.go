@@ -8,14 +8,14 @@ const havePanels = true
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride.
 // Where from is not nil, c is set to a b plus from, a number for each row.
-func panelKernel(k int, a, b, c []float32, stride, _ int, from []float32) {
+func panelKernel(_ bool, k int, a, b, c []float32, stride, _ int, from []float32) {
 	begin(c, stride, from)
 	panelGo(k, a, b, c, stride)
 }
 
 const stridedPanels = false
 
-func panelStrided(int, []float32, []float32, int, []float32, int, int, []float32) {
+func panelStrided(bool, int, []float32, []float32, int, []float32, int, int, []float32) {
 	panic("no kernel reads b where it lies")
 }
 

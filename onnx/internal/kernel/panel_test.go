@@ -46,7 +46,7 @@ func TestPanels(t *testing.T) {
 		}
 		a, b, c := laid(r, m, k, r.IntN(2) == 0), laid(r, k, n, r.IntN(2) == 0), laid(r, m, n, false)
 		was := slices.Clone(c.data)
-		multiplyPanels(a, b, c)
+		multiplyPanels(a, b, c, false)
 		for i, v := range c.data {
 			row, col := i/c.stride, i%c.stride
 			if col >= n {
@@ -76,12 +76,12 @@ func TestPanelsOfParts(t *testing.T) {
 	const m, n, k = 23, 61, 300
 	a, b := laid(r, m, k, false), laid(r, k, n, false)
 	whole := dense(make([]float32, m*n), m, n)
-	multiplyPanels(a, b, whole)
+	multiplyPanels(a, b, whole, false)
 	for range 50 {
 		i, j := r.IntN(m), r.IntN(n)
 		h, w := 1+r.IntN(m-i), 1+r.IntN(n-j)
 		part := dense(make([]float32, h*w), h, w)
-		multiplyPanels(a.part(i, 0, h, k), b.part(0, j, k, w), part)
+		multiplyPanels(a.part(i, 0, h, k), b.part(0, j, k, w), part, false)
 		for x, v := range part.data {
 			if want := whole.at(i+x/w, j+x%w); v != want {
 				t.Fatalf("part %d+%d x %d+%d: %v, want %v", i, h, j, w, v, want)
@@ -105,7 +105,7 @@ func TestPanelsOfOddNumbers(t *testing.T) {
 				b.data[4] = v
 			}
 			c := dense(make([]float32, 9*9), 9, 9)
-			multiplyPanels(a, b, c)
+			multiplyPanels(a, b, c, false)
 			for i, got := range c.data {
 				hit := i%9 == 4
 				if left {
@@ -302,12 +302,12 @@ func TestPanelsOnEitherInstructionSet(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	a, b := laid(r, 21, 300, false), laid(r, 300, 75, false)
 	first := dense(make([]float32, 21*75), 21, 75)
-	multiplyPanels(a, b, first)
+	multiplyPanels(a, b, first, false)
 	if !narrower(t) {
 		t.Skip("this processor has one instruction set")
 	}
 	second := dense(make([]float32, 21*75), 21, 75)
-	multiplyPanels(a, b, second)
+	multiplyPanels(a, b, second, false)
 	if !slices.Equal(first.data, second.data) {
 		t.Error("the products differ")
 	}
@@ -324,9 +324,40 @@ func BenchmarkPanels(b *testing.B) {
 		x, y, z := laid(r, m, k, false), laid(r, k, n, false), laid(r, m, n, false)
 		b.Run(fmt.Sprintf("%dx%dx%d", m, n, k), func(b *testing.B) {
 			for b.Loop() {
-				multiplyPanels(x, y, z)
+				multiplyPanels(x, y, z, false)
 			}
 			b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})
+	}
+}
+
+// In steps a product in panels has the bits of the plain loops, whatever its shape and the instruction set, and so have sums over taps.
+func TestSteps(t *testing.T) {
+	for {
+		r := rand.New(rand.NewPCG(9, 10))
+		for i := range 60 {
+			m, n, k := 1+r.IntN(40), 1+r.IntN([]int{20, 90, 400}[i%3]), 1+r.IntN([]int{30, 900}[i%2])
+			a, b := laid(r, m, k, i%4 == 3), laid(r, k, n, i%5 == 4)
+			got, want := dense(make([]float32, m*n), m, n), dense(make([]float32, m*n), m, n)
+			multiplyPlain(a, b, want)
+			multiplyAs(a, b, got, havePanels, true)
+			if !slices.Equal(got.data, want.data) {
+				t.Fatalf("%d x %d x %d: the bits are not those of the plain loops", m, n, k)
+			}
+			taps := 1 + r.IntN(9)
+			src, weights, offsets := laid(r, 1, 200, false).data, laid(r, 1, taps, false).data, make([]int, taps)
+			for i := range offsets {
+				offsets[i] = r.IntN(100)
+			}
+			sums, plain := make([]float32, 2*tapRun), make([]float32, 2*tapRun)
+			tapSums(sums, src, offsets, weights[:taps], .25, true)
+			tapSumsGo(plain, src, offsets, weights[:taps], .25)
+			if !slices.Equal(sums, plain) {
+				t.Fatalf("%d taps: the bits are not those of the plain loop", taps)
+			}
+		}
+		if !narrower(t) {
+			return
+		}
 	}
 }

@@ -165,7 +165,7 @@ func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
 	}
 	ones := make([]float32, len(p.offsets))
 	fillRange(ones, 1)
-	p.each(0, func(run, split []float32, _ int) { tapSums(run, split, p.offsets, ones, 0) }, func(dst []float32, _ int) {
+	p.each(0, func(run, split []float32, _ int) { tapSums(run, split, p.offsets, ones, 0, false) }, func(dst []float32, _ int) {
 		n := float32(len(ones))
 		for i := range dst {
 			dst[i] /= n

@@ -25,6 +25,9 @@ type Spec struct {
 	// Keep reports whether a number of bytes may be kept for the node beside the model: constants laid out as its kernel reads them. nil
 	// is any number.
 	Keep func(bytes float64) bool
+	// Reproducible rounds every product before it is added, to sums that run over the inner axis in its order, and leaves out ways that
+	// not every processor has: products, convolutions and all that is made of single operations then have the same bits everywhere.
+	Reproducible bool
 	// After are the nodes, prepared, whose work a Conv does as well ([CanFollow]); its output is the last one's.
 	After []*Spec
 

@@ -73,7 +73,7 @@ const runLength = 1024
 // either returns the first kernel where the processor has its instructions, else the second.
 func either(vectors, plain Kernel) Kernel {
 	return func(c *Call) error {
-		if vectorMath() {
+		if vectorMath() && !c.env.Reproducible {
 			return vectors(c)
 		}
 		return plain(c)

@@ -40,11 +40,17 @@ var negativeZero = float32(math.Copysign(0, -1))
 func limitGo(dst, src []float32, scale, shift, lo, hi float32) {
 	dst = dst[:len(src)]
 	for i, v := range src {
-		dst[i] = min(max(float32(scale*v)+shift, lo), hi)
+		if v = float32(scale*v) + shift; v < lo {
+			v = lo
+		}
+		if v > hi {
+			v = hi
+		}
+		dst[i] = v
 	}
 }
 
-// tapSumsGo sets dst[i] to start plus the sum of weights[t] src[offsets[t] + i] over the taps t.
+// tapSumsGo sets dst[i] to start plus the sum of weights[t] src[offsets[t] + i] over the taps t, every product rounded.
 func tapSumsGo[T floating](dst, src []T, offsets []int, weights []T, start T) {
 	fillRange(dst, start)
 	t := 0
@@ -52,13 +58,13 @@ func tapSumsGo[T floating](dst, src []T, offsets []int, weights []T, start T) {
 		x, y, z := src[offsets[t]:][:len(dst)], src[offsets[t+1]:][:len(dst)], src[offsets[t+2]:][:len(dst)]
 		a, b, c := weights[t], weights[t+1], weights[t+2]
 		for i := range dst {
-			dst[i] = dst[i] + a*x[i] + b*y[i] + c*z[i]
+			dst[i] = dst[i] + T(a*x[i]) + T(b*y[i]) + T(c*z[i])
 		}
 	}
 	for ; t < len(weights); t++ {
 		w := weights[t]
 		for i, v := range src[offsets[t]:][:len(dst)] {
-			dst[i] += w * v
+			dst[i] += T(w * v)
 		}
 	}
 }

@@ -67,25 +67,21 @@ func limit(dst, src []float32, scale, shift, lo, hi float32) {
 	if n > 0 {
 		limitY(n, &dst[0], &src[0], scale, shift, lo, hi)
 	}
-	for i, v := range src[n:] {
-		if v = scale*v + shift; v < lo {
-			v = lo
-		}
-		if v > hi {
-			v = hi
-		}
-		dst[n+i] = v
-	}
+	limitGo(dst[n:], src[n:], scale, shift, lo, hi)
 }
 
-// tapSums is tapSumsGo for a dst whose length is a multiple of tapRun.
-func tapSums(dst, src []float32, offsets []int, weights []float32, start float32) {
+// tapSums is tapSumsGo for a dst whose length is a multiple of tapRun; unless steps is set, a product may be added before it is rounded.
+func tapSums(dst, src []float32, offsets []int, weights []float32, start float32, steps bool) {
 	if !havePanels || len(dst) == 0 || len(weights) == 0 {
 		tapSumsGo(dst, src, offsets, weights, start)
 		return
 	}
 	_, _ = src[slices.Max(offsets)+len(dst)-1], weights[:len(offsets)]
-	tapSumsY(len(offsets), len(dst), &dst[0], &src[0], &offsets[0], &weights[0], start)
+	sums := tapSumsY
+	if steps {
+		sums = tapStepsY
+	}
+	sums(len(offsets), len(dst), &dst[0], &src[0], &offsets[0], &weights[0], start)
 }
 
 // tapMaxima is tapMaximaGo for a dst whose length is a multiple of tapRun.
@@ -232,6 +228,9 @@ func limitY(n int, dst, src *float32, scale, shift, lo, hi float32)
 
 //go:noescape
 func tapSumsY(taps, n int, dst, src *float32, offsets *int, weights *float32, start float32)
+
+//go:noescape
+func tapStepsY(taps, n int, dst, src *float32, offsets *int, weights *float32, start float32)
 
 //go:noescape
 func tapMaximaY(taps, n int, dst, src *float32, offsets *int)

@@ -2,6 +2,49 @@
 
 // In all functions here DI is at the destination and SI at the source, and CX counts down; other registers are named at each.
 
+#define FUSED(m, y, to) VFMADD231PS m, y, to
+
+// STEPS rounds the product.
+#define STEPS(m, y, to) \
+	VMULPS m, y, Y5 \
+	VADDPS Y5, to, to
+
+// TAPSUMS is tapSumsY, with Y5 of STEPS' own.
+#define TAPSUMS(add) \
+	MOVQ taps+0(FP), R8; \
+	MOVQ n+8(FP), DX; \
+	MOVQ dst+16(FP), DI; \
+	MOVQ src+24(FP), SI; \
+	MOVQ offsets+32(FP), R9; \
+	MOVQ weights+40(FP), R10; \
+run: \
+	VBROADCASTSS start+48(FP), Y0; \
+	VMOVAPS      Y0, Y1; \
+	VMOVAPS      Y0, Y2; \
+	VMOVAPS      Y0, Y3; \
+	XORQ         CX, CX; \
+tap: \
+	MOVQ         (R9)(CX*8), AX; \
+	VBROADCASTSS (R10)(CX*4), Y4; \
+	LEAQ         (SI)(AX*4), BX; \
+	add((BX), Y4, Y0); \
+	add(32(BX), Y4, Y1); \
+	add(64(BX), Y4, Y2); \
+	add(96(BX), Y4, Y3); \
+	INCQ         CX; \
+	CMPQ         CX, R8; \
+	JL           tap; \
+	VMOVUPS      Y0, (DI); \
+	VMOVUPS      Y1, 32(DI); \
+	VMOVUPS      Y2, 64(DI); \
+	VMOVUPS      Y3, 96(DI); \
+	ADDQ         $128, SI; \
+	ADDQ         $128, DI; \
+	SUBQ         $32, DX; \
+	JNZ          run; \
+	VZEROUPPER; \
+	RET
+
 // func limitY(n int, dst, src *float32, scale, shift, lo, hi float32)
 //
 // CX numbers left; Y4 scale, Y5 shift, Y6 and Y7 bounds, Y0 eight numbers. MAXPS and MINPS give their last operand, here the number
@@ -32,41 +75,11 @@ loop:
 //
 // R8 taps, DX numbers left, R9 offsets, R10 weights, CX the tap, AX its offset, BX its source; Y0 to Y3 are 32 sums, Y4 a weight.
 TEXT ·tapSumsY(SB), NOSPLIT, $0-52
-	MOVQ taps+0(FP), R8
-	MOVQ n+8(FP), DX
-	MOVQ dst+16(FP), DI
-	MOVQ src+24(FP), SI
-	MOVQ offsets+32(FP), R9
-	MOVQ weights+40(FP), R10
+	TAPSUMS(FUSED)
 
-run:
-	VBROADCASTSS start+48(FP), Y0
-	VMOVAPS      Y0, Y1
-	VMOVAPS      Y0, Y2
-	VMOVAPS      Y0, Y3
-	XORQ         CX, CX
-
-tap:
-	MOVQ         (R9)(CX*8), AX
-	VBROADCASTSS (R10)(CX*4), Y4
-	LEAQ         (SI)(AX*4), BX
-	VFMADD231PS  (BX), Y4, Y0
-	VFMADD231PS  32(BX), Y4, Y1
-	VFMADD231PS  64(BX), Y4, Y2
-	VFMADD231PS  96(BX), Y4, Y3
-	INCQ         CX
-	CMPQ         CX, R8
-	JL           tap
-	VMOVUPS      Y0, (DI)
-	VMOVUPS      Y1, 32(DI)
-	VMOVUPS      Y2, 64(DI)
-	VMOVUPS      Y3, 96(DI)
-	ADDQ         $128, SI
-	ADDQ         $128, DI
-	SUBQ         $32, DX
-	JNZ          run
-	VZEROUPPER
-	RET
+// func tapStepsY(taps, n int, dst, src *float32, offsets *int, weights *float32, start float32)
+TEXT ·tapStepsY(SB), NOSPLIT, $0-52
+	TAPSUMS(STEPS)
 
 // MAXIMUM sets c to the larger of c and what lies at m, NaN where one of them is.
 #define MAXIMUM(m, c) \

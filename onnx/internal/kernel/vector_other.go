@@ -9,7 +9,7 @@ func limit(dst, src []float32, scale, shift, lo, hi float32) {
 	limitGo(dst, src, scale, shift, lo, hi)
 }
 
-func tapSums(dst, src []float32, offsets []int, weights []float32, start float32) {
+func tapSums(dst, src []float32, offsets []int, weights []float32, start float32, _ bool) {
 	tapSumsGo(dst, src, offsets, weights, start)
 }
 

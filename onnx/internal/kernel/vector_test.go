@@ -63,7 +63,7 @@ func TestVectors(t *testing.T) {
 		if tapMaximaGo(want, src, offsets); !same(got, want) {
 			t.Fatalf("largest of %v at %v: %v, want %v", src, offsets, got, want)
 		}
-		tapSums(got, src, offsets, weights[:len(offsets)], lo)
+		tapSums(got, src, offsets, weights[:len(offsets)], lo, false)
 		tapSumsGo(want, src, offsets, weights[:len(offsets)], lo)
 		for i := range got {
 			if !same(got[i:i+1], want[i:i+1]) && !(math.Abs(float64(got[i]-want[i])) <= 1e-5) {

@@ -33,7 +33,8 @@ const (
 func newWinograd(s *Spec, win window, group int) *winograd {
 	weights := s.constant(1)
 	one := func(v []int) bool { return product(v) == 1 } // product(nil) is 1
-	if !havePanels || weights == nil || weights.DType != onnx.Float32 || len(weights.Shape) != 4 || !one(win.stride) || !one(win.dilation) {
+	if !havePanels || s.Reproducible || weights == nil || weights.DType != onnx.Float32 || len(weights.Shape) != 4 || !one(win.stride) ||
+		!one(win.dilation) {
 		return nil
 	}
 	g := &winograd{rows: weights.Shape[0] / group, cols: weights.Shape[1], group: group}
