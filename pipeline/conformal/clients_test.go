@@ -208,6 +208,12 @@ func TestWeights(t *testing.T) {
 	if got, want := float64(slices.Max(few.Levels)), d.Highest([]int{1, 19}); math.Abs(got-want) > 1e-3 || math.Abs(want-2./3) > 1e-9 {
 		t.Errorf("one point of half of the images, and 19 of the others: highest level %v in the table, %v by number; want 2/3", got, want)
 	}
+	// Thirty points of the first class weigh .6 in all, ten of the other .4: level .7 wants some of these, whose scores are lower.
+	d.Proportions = []float64{0.6, 0.4}
+	high := d.Table(append(slices.Repeat([]float32{1}, 30), make([]float32, 10)...), append(make([]int, 30), slices.Repeat([]int{1}, 10)...), 2)
+	if got := high.At(0.7)[0]; math.Abs(float64(got)) > 1e-3 {
+		t.Errorf("the threshold of level .7 is %v; want the score 0", got)
+	}
 	for _, n := range []int{10, 40, 400} {
 		if got, want := heldByWeights(1, 1/float64(n)), float64(n)/float64(n+1); math.Abs(got-want) > 1e-4 {
 			t.Errorf("%d points, all: %v, want %v", n, got, want)
