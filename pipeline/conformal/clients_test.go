@@ -210,7 +210,8 @@ func TestWeights(t *testing.T) {
 	}
 	// Thirty points of the first class weigh .6 in all, ten of the other .4: level .7 wants some of these, whose scores are lower.
 	d.Proportions = []float64{0.6, 0.4}
-	high := d.Table(append(slices.Repeat([]float32{1}, 30), make([]float32, 10)...), append(make([]int, 30), slices.Repeat([]int{1}, 10)...), 2)
+	high := d.Table(append(slices.Repeat([]float32{1}, 30), make([]float32, 10)...), append(make([]int, 30), slices.Repeat([]int{1},
+		10)...), 2)
 	if got := high.At(0.7)[0]; math.Abs(float64(got)) > 1e-3 {
 		t.Errorf("the threshold of level .7 is %v; want the score 0", got)
 	}
