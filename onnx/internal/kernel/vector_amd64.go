@@ -9,8 +9,8 @@ import (
 // way there and back.
 const winogradLeast = 16
 
-// ending is the work of finishZ on rows of n numbers, which lie stride bytes apart: dst = curve(scale src + shift). Scales and shifts of two
-// rows are step bytes apart.
+// ending is the work of finishZ on rows of n numbers, which lie stride bytes apart: dst = curve(scale src + shift). Scales and shifts of
+// two rows are step bytes apart.
 type ending struct {
 	dst, src, scale, shift *float32
 	rows, n, stride, step  int
