@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -24,12 +25,26 @@ var MomentsDefences = []string{"none", "honesty", "oracle"}
 
 // MomentsRow holds the scores of each of [MomentsDefences] under an attack, mean over repeats.
 type MomentsRow struct {
-	Attack string    `json:"attack"`
-	ACC    []float64 `json:"acc"`
-	NLL    []float64 `json:"nll"`
+	Attack string `json:"attack"`
+	ACC    Scores `json:"acc"`
+	NLL    Scores `json:"nll"`
 	// Found is the mean P(honest) of bad clients, Kept that of the other clients.
 	Found float64 `json:"p_honest_bad"`
 	Kept  float64 `json:"p_honest_others"`
+}
+
+// Scores are means over repeats; NaN where a repeat had no classifier.
+type Scores []float64
+
+// MarshalJSON writes NaN, which JSON lacks, as null.
+func (s Scores) MarshalJSON() ([]byte, error) {
+	out := make([]*float64, len(s))
+	for i := range s {
+		if !math.IsNaN(s[i]) {
+			out[i] = &s[i]
+		}
+	}
+	return json.Marshal(out)
 }
 
 // momentsMultiple is how many times the images of an honest client each bad one claims: the cap counts every claim above the median alike.
@@ -119,7 +134,7 @@ func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int, clie
 	}
 	clients = b.attack(i, clients, repeat)
 	if to.ACC == nil {
-		to.ACC, to.NLL = make([]float64, len(MomentsDefences)), make([]float64, len(MomentsDefences))
+		to.ACC, to.NLL = make(Scores, len(MomentsDefences)), make(Scores, len(MomentsDefences))
 	}
 	for d, name := range MomentsDefences {
 		s, j := oracle, (*posterior.Judgement)(nil)
