@@ -88,8 +88,8 @@ func newFeaturesMergeCommand() *cobra.Command {
 		Use:   "merge",
 		Short: "Make the stored features of a data set of all its shards",
 		Long: `Make, of the shards that fmp features --shard has stored in the cache folder, the file that runs and trainings read, for each
-data set whose shards are all there, and remove the shards. Every shard is checked against its digest. Shards that are missing are an error that
-names the images; other data sets are merged nevertheless. The memory is that of one buffer.`,
+data set whose shards are all there, and remove the shards. Every shard is checked against its digest. Shards that are missing are an
+error that names the images; other data sets are merged nevertheless. The memory is that of one buffer.`,
 		Example: `  fmp features merge
   XDG_CACHE_HOME=/mnt/store fmp features merge --json`,
 		Args: noArgs,

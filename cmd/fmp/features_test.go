@@ -49,7 +49,7 @@ func TestFeatures(t *testing.T) {
 	if got, data := store(); got != name || !bytes.Equal(data, want) || !strings.Contains(out, "700 images, of 3 shards") {
 		t.Errorf("merged %s, equal %v: %s", got, bytes.Equal(data, want), out)
 	}
-	_, errs := step(append([]string{"run", "--seeds", "1", "--clients", "4", "--methods", "LANN,FedCGS", "--out",
+	_, errs := step(append([]string{"run", "--seeds", "1", "--clients", "3", "--points", "20", "--methods", "LANN,FedCGS", "--out",
 		filepath.Join(t.TempDir(), "run")}, of...)...)
 	if !strings.Contains(errs, "data: ") || strings.Contains(errs, "features: ") {
 		t.Errorf("the run computes features: %s", errs)
