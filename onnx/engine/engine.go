@@ -36,8 +36,8 @@ type Session interface {
 type Options struct {
 	// Threads is the number of threads of one operator; 0 means as many as there are cores.
 	Threads int
-	// Reproducible has products, convolutions and all that is made of single operations give the same bits on every processor, at about
-	// the speed of unfused arithmetic. Functions such as exp are as the processor's library has them. Pure alone has it.
+	// Reproducible has products, convolutions and all that is made of single operations give the same bits on every processor, more
+	// slowly. Functions such as exp are as the processor's library has them. Pure alone has it.
 	Reproducible bool
 	// Provider is the execution provider of the ONNX Runtime: "cpu" (default), "cuda", "coreml", "dml".
 	Provider string

@@ -275,7 +275,8 @@ func computed(b *browser.Browser) (digest string) {
 // same fails unless an upload of a page has the bytes of that of fmp-edge for the same photographs.
 func (p *place) same(got []byte, args ...string) {
 	p.t.Helper()
-	p.run("fmp-edge", append([]string{"compress", "--model", "client.onnx", "--client", "page", "-o", "want.upload", "photos/page"}, args...)...)
+	command := []string{"compress", "--model", "client.onnx", "--client", "page", "-o", "want.upload", "photos/page"}
+	p.run("fmp-edge", append(command, args...)...)
 	if want := p.read("want.upload"); !bytes.Equal(got, want) {
 		p.t.Errorf("the page's upload has %d bytes, sha256 %s; that of fmp-edge %d, %s", len(got), models.DigestBytes(got),
 			len(want), models.DigestBytes(want))

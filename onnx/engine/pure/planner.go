@@ -185,7 +185,8 @@ func (p *planner) readsRefused(n *onnx.Node) bool {
 
 // node plans one node: as a step, or as a constant where its result is known.
 func (p *planner) node(n *onnx.Node) error {
-	s := &kernel.Spec{Node: n, Opset: p.opset, Reproducible: p.reproducible, Keep: func(bytes float64) bool { return p.budget.Spend(bytes, bytes) }}
+	s := &kernel.Spec{Node: n, Opset: p.opset, Reproducible: p.reproducible,
+		Keep: func(bytes float64) bool { return p.budget.Spend(bytes, bytes) }}
 	st := step{node: n}
 	var bodies []*body
 	s.Body = func(g *onnx.Graph, in []onnx.DType) (*kernel.Body, error) {
