@@ -16,8 +16,9 @@
 // are alike for all classes have a shift, and no classes. The effect is b (1 - 1/F) (James and Stein 1961), with s^2 = R1/((N-1) k). The
 // median stands while fewer than half of a class's holders are wrong, or from another camera.
 //
-// Where half of the clients differ by the F test and are not found in this way, all have an effect: e_mc has a variance of its own for each
-// client, T is of low rank plus a multiple of I, and all are estimated by evidence (shrinkage).
+// Where half of the clients differ by the F test and are not found in this way, or the evidence tells of effects beyond those found
+// (evident), all have one: e_mc has a variance of its own for each client, T is of low rank plus a multiple of I, and all are estimated by
+// evidence (shrinkage).
 //
 // The covariance of effects over clients is that of those found, of low rank (Effects.Covariance); a client to come has an effect of
 // that covariance.
@@ -176,8 +177,8 @@ func effects(found [][]float64, share []float64, back *mat.Dense) *Effects {
 	return e
 }
 
-// common returns the effects of a round in which most clients have one, by shrinkage; nil where most have none. found are the effects
-// that are large enough to be found one by one.
+// common returns the effects of a round in which most clients have one, by shrinkage; nil where nothing tells that most have. found are
+// the effects that are large enough to be found one by one.
 func common(cells [][]cell, found [][]float64, classes int, back *mat.Dense) (*Effects, error) {
 	k, _ := back.Dims()
 	ref := references(cells, found, classes, k)
@@ -197,8 +198,13 @@ func common(cells [][]cell, found [][]float64, classes int, back *mat.Dense) (*E
 			differ++
 		}
 	}
-	if of < 3 || 2*differ <= of {
+	if of < 3 {
 		return nil, nil
+	}
+	if 2*differ <= of {
+		if ok, err := evident(without(in, found), classes, k); !ok || err != nil {
+			return nil, err
+		}
 	}
 	s, err := shrink(in, classes, k)
 	if err != nil {
@@ -222,6 +228,23 @@ func common(cells [][]cell, found [][]float64, classes int, back *mat.Dense) (*E
 	all.SymOuterK(rest, back.T())
 	out.covariance.AddSym(out.covariance, &all)
 	return out, nil
+}
+
+// without returns cells less the effects that are found.
+func without(cells [][]cell, found [][]float64) [][]cell {
+	out := slices.Clone(cells)
+	for m, b := range found {
+		if b == nil {
+			continue
+		}
+		out[m] = slices.Clone(cells[m])
+		for i := range out[m] {
+			x := slices.Clone(out[m][i].x)
+			floats.Sub(x, b)
+			out[m][i].x = x
+		}
+	}
+	return out
 }
 
 // means returns a client's cells.

@@ -34,11 +34,26 @@ type shrinkage struct {
 	along   []float64   // l + t0 [r]
 	rest    float64     // t0
 	k       int
+	centre  []float64 // the mean of all
+	form    form
 }
+
+// form is that of T.
+type form int
+
+const (
+	lowRank   form = iota // U diag(l) U' + t0 I
+	isotropic             // t0 I
+	none                  // 0
+)
 
 // shrink fits the model to the cells of clients that are in.
 func shrink(cells [][]cell, classes, k int) (*shrinkage, error) {
-	s := &shrinkage{cells: cells, k: k, shift: make([][]float64, len(cells)), noise: make([]float64, len(cells)),
+	return fitted(cells, classes, k, lowRank)
+}
+
+func fitted(cells [][]cell, classes, k int, of form) (*shrinkage, error) {
+	s := &shrinkage{form: of, cells: cells, k: k, shift: make([][]float64, len(cells)), noise: make([]float64, len(cells)),
 		mean: make([][]float64, classes), vary: make([]float64, classes)}
 	var total, square float64
 	centre := make([]float64, k)
@@ -59,7 +74,10 @@ func shrink(cells [][]cell, classes, k int) (*shrinkage, error) {
 	if !(square > 0) {
 		return nil, fmt.Errorf("client effects: all class means are alike")
 	}
-	s.between, s.rest = square/3, square/10
+	s.between, s.rest, s.centre = square/3, square/10, centre
+	if of == none {
+		s.rest = 0
+	}
 	for m := range cells {
 		s.shift[m], s.noise[m] = make([]float64, k), square/2
 	}
@@ -118,6 +136,10 @@ func (s *shrinkage) clients() error {
 				b[j] += w * (v - s.mean[l.class][j])
 			}
 		}
+		if s.form == none {
+			s.shift[m] = make([]float64, s.k)
+			continue
+		}
 		s.posterior(b, precision)
 		s.shift[m] = b
 		for j, v := range s.along {
@@ -126,12 +148,20 @@ func (s *shrinkage) clients() error {
 			spread[m] += v
 		}
 		v := 1 / (precision + 1/s.rest)
-		rest += v
+		if len(of) > 0 || s.form == lowRank {
+			rest += v
+		}
 		spread[m] += float64(s.k-len(s.along)) * v
 	}
-	s.centred()
-	if err := s.covariance(sums, rest); err != nil {
-		return err
+	switch s.form {
+	case lowRank:
+		s.centred()
+		if err := s.covariance(sums, rest); err != nil {
+			return err
+		}
+	case isotropic:
+		s.centred()
+		s.rest = s.variance(rest)
 	}
 	var sum, of float64
 	own := make([]float64, clients)
@@ -148,6 +178,18 @@ func (s *shrinkage) clients() error {
 		s.noise[m] = (own[m] + pseudo*float64(s.k)*sum/of) / (float64(len(cells)+pseudo) * float64(s.k))
 	}
 	return nil
+}
+
+// variance returns t0 of T = t0 I, given the sum over clients of the posterior variances of effects.
+func (s *shrinkage) variance(sum float64) float64 {
+	var squares, held float64
+	for m, b := range s.shift {
+		if len(s.cells[m]) > 0 {
+			held++
+			squares += floats.Dot(b, b) / float64(s.k)
+		}
+	}
+	return max((squares+sum)/held, math.SmallestNonzeroFloat32)
 }
 
 // posterior replaces the precision-weighted sum of a client's differences by the posterior mean of its effect.
