@@ -28,7 +28,8 @@ func heldOut(t *testing.T) (names []string, runs map[string][]*keptRun) {
 		for _, dir := range dirs {
 			k := readKept(t, "families", f.Name, filepath.Base(dir))
 			interior(t, k)
-			if k.config.Seeds < 10 || k.config.Tuning.Classes == "" && !strings.HasPrefix(f.Name, "digits") || k.config.Federation.Points != f.Points {
+			if k.config.Seeds < 10 || k.config.Tuning.Classes == "" && !strings.HasPrefix(f.Name, "digits") ||
+				k.config.Federation.Points != f.Points {
 				t.Errorf("%s has %d repeats of %d points, tuned on %q", k.dir, k.config.Seeds, k.config.Federation.Points, k.config.Tuning.Classes)
 			}
 			runs[f.Name] = append(runs[f.Name], k)
@@ -190,7 +191,7 @@ func heldOutText(t *testing.T) string {
 	return b.String()
 }
 
-// rivalsText writes the row of a family and partition: FMP beside the rival of the least mean NLL over extractors, as tuned and in hindsight.
+// rivalsText writes the row of a family and partition: FMP beside the rival of least mean NLL over extractors, tuned and in hindsight.
 func rivalsText(t *testing.T, b *strings.Builder, name, partition string, runs []*keptRun) {
 	t.Helper()
 	var own []float64

@@ -33,7 +33,8 @@ func newBenchSetsCommand() *cobra.Command {
 		Short: "Measure prediction sets from calibration points of clients: coverage and size",
 		Long: `Draw rounds of ten clients that hold some images back as calibration points, 10 or 40 each, and print how often sets of the level
 hold the class: of images that are drawn as the points are, of test images with the classes' shares of the clients and with equal shares,
-and of the class that is held least. Sets are those of the clients' mixture, by class, and for equal shares (docs/sets.md), under both scores.
+and of the class that is held least. Sets are those of the clients' mixture, by class, and for equal shares (docs/sets.md), under
+both scores.
 
 Beside FMP are the same sets of a softmax regression on all images of all clients, with the penalty and the temperature whose sets are
 smallest on the test images.`,
