@@ -9,8 +9,9 @@ type Values struct {
 	schema *Schema
 }
 
-// Attrs reads the attributes of a node of a model of the given operator set version.
-func Attrs(n *onnx.Node, opset int) Values { return Values{n, Lookup(n.Domain, n.Op, opset)} }
+// Attrs reads the attributes of a node of a model of the given operator set version. An operator that is deprecated there keeps its
+// last definition.
+func Attrs(n *onnx.Node, opset int) Values { return Values{n, Last(n.Domain, n.Op, opset)} }
 
 // Has reports whether the node itself gives the attribute.
 func (v Values) Has(name string) bool {

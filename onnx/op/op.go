@@ -120,6 +120,15 @@ func Lookup(domain, name string, opset int) *Schema {
 	return found
 }
 
+// Last returns as [Lookup] does, and for an operator that is deprecated its last definition.
+func Last(domain, name string, opset int) *Schema {
+	s := Lookup(domain, name, opset)
+	if s != nil && s.Deprecated {
+		return Lookup(domain, name, s.Since-1)
+	}
+	return s
+}
+
 // Of returns the schema of a node's operator in a model of the given operator sets; nil where it is not known.
 func Of(n *onnx.Node, opsets map[string]int64) *Schema {
 	v, ok := opsets[n.Domain]

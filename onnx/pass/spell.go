@@ -17,9 +17,19 @@ type Around struct {
 	Fresh func(base string) (name string) // makes a name that nothing has
 }
 
-// IsSpelt reports whether [Spell] spells a node's operator out in others: recurrent layers, attention and gates of the standard set, and
-// operators of com.microsoft. Gradients, and the pure engine, know these operators in no other way.
+// IsSpelt reports whether [Spell] spells a node's operator out in others: recurrent layers, attention and gates of the standard set,
+// operators of com.microsoft, and the linear models and trees of ai.onnx.ml. Gradients, and the pure engine, know these operators in no
+// other way.
 func IsSpelt(n *onnx.Node) bool { return HasSpelling(n) && n.Op != "GridSample" }
+
+// SpeltOpset returns the operator set that [Spell] spells a node out in, for a model of the given one: files of ai.onnx.ml name early ones,
+// in which trees cannot be written.
+func SpeltOpset(n *onnx.Node, opset int) int {
+	if n.Domain == classical {
+		return max(opset, classicalOpset)
+	}
+	return opset
+}
 
 // HasSpelling reports whether [Spell] can spell a node out: beside those of [IsSpelt], where it is differentiated, GridSample.
 func HasSpelling(n *onnx.Node) bool {
@@ -34,6 +44,9 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 	d := a.Type(n.Input(0))
 	if d == onnx.Undefined {
 		d = onnx.Float32
+	}
+	if least := SpeltOpset(n, a.Opset); a.Opset < least {
+		return nil, fmt.Errorf("it can be spelt out from operator set %d on, the model imports %d; export it with a later one", least, a.Opset)
 	}
 	if IsRecurrent(n) {
 		hidden := 0
@@ -114,6 +127,19 @@ var spellings = map[onnx.OpName]func(s *speller) ([]string, error){
 	{Domain: microsoft, Name: "QLinearSigmoid"}:                   spellQuantized,
 	{Domain: microsoft, Name: "QLinearLeakyRelu"}:                 spellQuantized,
 	{Domain: microsoft, Name: "QLinearGlobalAveragePool"}:         spellQuantized,
+	{Domain: classical, Name: "ArrayFeatureExtractor"}:            spellArrayFeatureExtractor,
+	{Domain: classical, Name: "Binarizer"}:                        spellBinarizer,
+	{Domain: classical, Name: "FeatureVectorizer"}:                spellFeatureVectorizer,
+	{Domain: classical, Name: "Imputer"}:                          spellImputer,
+	{Domain: classical, Name: "LabelEncoder"}:                     spellLabelEncoder,
+	{Domain: classical, Name: "LinearClassifier"}:                 spellLinearClassifier,
+	{Domain: classical, Name: "LinearRegressor"}:                  spellLinearRegressor,
+	{Domain: classical, Name: "Normalizer"}:                       spellNormalizer,
+	{Domain: classical, Name: "OneHotEncoder"}:                    spellOneHotEncoder,
+	{Domain: classical, Name: "Scaler"}:                           spellScaler,
+	{Domain: classical, Name: "TreeEnsemble"}:                     spellTreeRegressor,
+	{Domain: classical, Name: "TreeEnsembleClassifier"}:           spellTreeClassifier,
+	{Domain: classical, Name: "TreeEnsembleRegressor"}:            spellTreeRegressor,
 }
 
 const microsoft = "com.microsoft"

@@ -53,6 +53,9 @@ func compile(m *onnx.Model, reproducible bool) (*plan, error) {
 		}
 	}
 	opset := onnx.ClampInt(m.Opset())
+	if opset == 0 && !slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return n.Domain == "" }) {
+		opset = kernel.MaxOpset // a model of other domains alone need not import the standard operators
+	}
 	if opset < 1 || opset > kernel.MaxOpset {
 		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: fmt.Sprintf("the model imports opset %d of the standard operators; 1 to "+
 			"%d are known", opset, kernel.MaxOpset)}}}
@@ -93,8 +96,8 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 		compiler: c,
 		graph:    g,
 		plan:     &plan{slot: map[string]int{}, constants: map[int]*onnx.Tensor{}, inputs: g.Inputs, outputs: g.Outputs},
-		produced: map[string]bool{},
-		fused:    map[*onnx.Node]bool{},
+		produced: map[string]bool{}, opsets: map[*onnx.Node]int{},
+		fused: map[*onnx.Node]bool{},
 	}
 	if err := p.defineInputs(in); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ type planner struct {
 	refused  []Unsupported
 	readers  map[string][]*onnx.Node // by [readers]
 	fused    map[*onnx.Node]bool     // run by the convolution before it
+	opsets   map[*onnx.Node]int      // of nodes that others were spelt out in
 }
 
 // define gives a value the next slot.
@@ -157,10 +158,14 @@ func (p *planner) schedule() error {
 		switch {
 		case p.fused[n]:
 		case pass.IsSpelt(n):
-			spelt, err := p.spell(n, p.find, p.produced)
+			opset := pass.SpeltOpset(n, p.opset)
+			spelt, err := p.spell(n, opset, p.find, p.produced)
 			if err != nil {
 				p.refuse(n, err)
 				continue
+			}
+			for _, part := range spelt {
+				p.opsets[part] = opset
 			}
 			queue = append(spelt, queue...)
 		case p.readsRefused(n):
@@ -185,7 +190,7 @@ func (p *planner) readsRefused(n *onnx.Node) bool {
 
 // node plans one node: as a step, or as a constant where its result is known.
 func (p *planner) node(n *onnx.Node) error {
-	s := &kernel.Spec{Node: n, Opset: p.opset, Reproducible: p.reproducible,
+	s := &kernel.Spec{Node: n, Opset: max(p.opset, p.opsets[n]), Reproducible: p.reproducible,
 		Keep: func(bytes float64) bool { return p.budget.Spend(bytes, bytes) }}
 	st := step{node: n}
 	var bodies []*body
@@ -413,17 +418,17 @@ func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
 	return s
 }
 
-// spell spells a node out, under names that produced has none of and then has.
-func (c *compiler) spell(n *onnx.Node, find scope, produced map[string]bool) ([]*onnx.Node, error) {
-	schema := op.Lookup(n.Domain, n.Op, c.opset)
+// spell spells a node out in nodes of an operator set, under names that produced has none of and then has.
+func (c *compiler) spell(n *onnx.Node, opset int, find scope, produced map[string]bool) ([]*onnx.Node, error) {
+	schema := op.Last(n.Domain, n.Op, opset)
 	if schema == nil {
-		return nil, fmt.Errorf("operator set %d does not have the operator", c.opset)
+		return nil, fmt.Errorf("operator set %d does not have the operator", opset)
 	}
 	if err := schema.Arity(n); err != nil {
 		return nil, err
 	}
 	return pass.Spell(n, pass.Around{
-		Opset: c.opset,
+		Opset: opset,
 		Type: func(v string) onnx.DType {
 			d, _, _ := find(v)
 			return d

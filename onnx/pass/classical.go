@@ -1,0 +1,340 @@
+package pass
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/onnx"
+)
+
+// classical is the domain of linear models, of trees, and of the steps before and behind them, as exporters of scikit-learn and of
+// boosted trees write them.
+const classical = "ai.onnx.ml"
+
+// classicalOpset is the first operator set that compares strings.
+const classicalOpset = 19
+
+// cast returns a value in another element type.
+func (s *speller) cast(v string, d onnx.DType) string {
+	return s.op("Cast", []string{v}, onnx.IntAttr("to", int(d)))
+}
+
+// reals returns the input in the floats that are computed in: float64 stays, all others become float32.
+func (s *speller) reals() string {
+	if s.d == onnx.Float64 || s.d == onnx.Float32 {
+		return s.node.Input(0)
+	}
+	s.d = onnx.Float32
+	return s.cast(s.node.Input(0), onnx.Float32)
+}
+
+// table makes a constant of the type that is computed in.
+func (s *speller) table(v []float64, shape ...int) string {
+	if s.d == onnx.Float64 {
+		return s.constant(onnx.NewTensor(v, shape...))
+	}
+	narrow := make([]float32, len(v))
+	for i, x := range v {
+		narrow[i] = float32(x)
+	}
+	return s.constant(onnx.NewTensor(narrow, shape...))
+}
+
+// numbers reads an attribute that is a list of floats, or the tensor of the same name that takes its place in later versions.
+func (s *speller) numbers(name string) []float64 {
+	t := s.attrs.Tensor(name + "_as_tensor")
+	if t == nil {
+		t = s.attrs.Tensor(name)
+	}
+	if t == nil {
+		t = onnx.Vector(s.attrs.Floats(name)...)
+	}
+	out := make([]float64, t.Len())
+	for i := range out {
+		out[i] = t.At(i)
+	}
+	return out
+}
+
+// reduced reduces one axis.
+func (s *speller) reduced(op, x string, axis, keep int) string {
+	return s.op(op, []string{x, s.ints(int64(axis))}, onnx.IntAttr("keepdims", keep))
+}
+
+// transformed applies a post_transform to scores [n, classes].
+func (s *speller) transformed(scores, name string) (string, error) {
+	switch name {
+	case "NONE", "":
+		return scores, nil
+	case "LOGISTIC":
+		return s.un("Sigmoid", scores), nil
+	case "SOFTMAX":
+		return s.op("Softmax", []string{scores}, onnx.IntAttr("axis", 1)), nil
+	case "SOFTMAX_ZERO": // a score of 0 has no part in the sum
+		top := s.reduced("ReduceMax", scores, 1, 1)
+		e := s.un("Exp", s.op("Sub", []string{scores, top}))
+		is := s.op("Greater", []string{s.un("Abs", scores), s.num(1e-7)})
+		sum := s.reduced("ReduceSum", s.op("Where", []string{is, e, s.num(0)}), 1, 1)
+		rest := s.mul(scores, s.un("Exp", s.un("Neg", top)))
+		return s.op("Div", []string{s.op("Where", []string{is, e, rest}), sum}), nil
+	}
+	return "", fmt.Errorf("post_transform is %q; supported are NONE, SOFTMAX, SOFTMAX_ZERO and LOGISTIC", name)
+}
+
+// labels returns the node's class labels as a constant, and their number.
+func (s *speller) labels(ints string) (string, int, error) {
+	if names := s.attrs.Strs("classlabels_strings"); len(names) > 0 {
+		return s.constant(onnx.Vector(names...)), len(names), nil
+	}
+	var v []int64
+	for _, l := range s.attrs.Ints(ints) {
+		v = append(v, int64(l))
+	}
+	if len(v) < 2 {
+		return "", 0, fmt.Errorf("it has %d class labels; supported are two or more", len(v))
+	}
+	return s.ints(v...), len(v), nil
+}
+
+// linear returns X Wᵀ + b, [n, rows]; 0 rows stand for as many as there are intercepts.
+func (s *speller) linear(rows int) (string, int, error) {
+	w, b := s.numbers("coefficients"), s.numbers("intercepts")
+	if rows == 0 {
+		rows = len(b)
+	}
+	if rows < 1 || len(w) == 0 || len(w)%rows != 0 || len(b) != 0 && len(b) != rows {
+		return "", 0, fmt.Errorf("%d coefficients and %d intercepts do not make %d rows", len(w), len(b), rows)
+	}
+	x := s.reals()
+	if s.d == onnx.Float64 { // the operator computes in float32
+		s.d, x = onnx.Float32, s.cast(x, onnx.Float32)
+	}
+	y := s.op("MatMul", []string{x, s.op("Transpose", []string{s.table(w, rows, len(w)/rows)})})
+	if len(b) > 0 {
+		y = s.add(y, s.table(b, rows))
+	}
+	return y, rows, nil
+}
+
+// spellLinearRegressor: X Wᵀ + b.
+func spellLinearRegressor(s *speller) ([]string, error) {
+	y, _, err := s.linear(s.attrs.Int("targets"))
+	if err != nil {
+		return nil, err
+	}
+	y, err = s.transformed(y, s.attrs.Str("post_transform"))
+	return []string{y}, err
+}
+
+// spellLinearClassifier: the label of the largest score, and the scores. One row for two classes is that of the second.
+func spellLinearClassifier(s *speller) ([]string, error) {
+	labels, classes, err := s.labels("classlabels_ints")
+	if err != nil {
+		return nil, err
+	}
+	rows := len(s.attrs.Floats("intercepts"))
+	if rows == 0 {
+		rows = classes
+	}
+	y, rows, err := s.linear(rows)
+	switch {
+	case err != nil:
+		return nil, err
+	case rows == classes:
+		at := s.op("ArgMax", []string{y}, onnx.IntAttr("axis", 1), onnx.IntAttr("keepdims", 0))
+		y, err = s.transformed(y, s.attrs.Str("post_transform"))
+		return []string{s.op("Gather", []string{labels, at}), y}, err
+	case rows == 1 && classes == 2 && s.attrs.Str("post_transform") == "NONE":
+		return s.second(labels, y, 0, true), nil
+	}
+	return nil, fmt.Errorf("%d rows of coefficients for %d classes with post_transform %s are not supported", rows, classes,
+		s.attrs.Str("post_transform"))
+}
+
+// second returns the labels and scores of two classes from the second one's score [n, 1], which is above bound where it wins. The first
+// one's is 1 - score (probabilities) or -score.
+func (s *speller) second(labels, score string, bound float64, probabilities bool) []string {
+	wins := s.op("Greater", []string{s.op("Reshape", []string{score, s.ints(-1)}), s.num(bound)})
+	first := s.un("Neg", score)
+	if probabilities {
+		first = s.add(first, s.num(1))
+	}
+	both := s.op("Concat", []string{first, score}, onnx.IntAttr("axis", 1))
+	return []string{s.op("Gather", []string{labels, s.cast(wins, onnx.Int64)}), both}
+}
+
+// spellScaler: (x - offset) · scale.
+func spellScaler(s *speller) ([]string, error) {
+	x, offset, scale := s.reals(), s.numbers("offset"), s.numbers("scale")
+	if len(offset) > 0 {
+		x = s.op("Sub", []string{x, s.table(offset, len(offset))})
+	}
+	if len(scale) > 0 {
+		x = s.mul(x, s.table(scale, len(scale)))
+	}
+	return []string{s.cast(x, onnx.Float32)}, nil
+}
+
+// spellNormalizer divides each row by its largest value, or by its L1 or L2 norm; a row of norm 0 stays.
+func spellNormalizer(s *speller) ([]string, error) {
+	x := s.cast(s.node.Input(0), onnx.Float32)
+	s.d = onnx.Float32
+	var norm string
+	switch name := s.attrs.Str("norm"); name {
+	case "MAX":
+		norm = s.reduced("ReduceMax", x, -1, 1)
+	case "L1":
+		norm = s.reduced("ReduceSum", s.un("Abs", x), -1, 1)
+	case "L2":
+		norm = s.un("Sqrt", s.reduced("ReduceSum", s.mul(x, x), -1, 1))
+	default:
+		return nil, fmt.Errorf("norm is %q; allowed are MAX, L1 and L2", name)
+	}
+	norm = s.op("Where", []string{s.op("Equal", []string{norm, s.num(0)}), s.num(1), norm})
+	return []string{s.op("Div", []string{x, norm})}, nil
+}
+
+// spellBinarizer: 1 where x is above the threshold, else 0.
+func spellBinarizer(s *speller) ([]string, error) {
+	d := s.d
+	x := s.reals()
+	return []string{s.cast(s.op("Greater", []string{x, s.num(float64(s.attrs.Float("threshold")))}), d)}, nil
+}
+
+// spellImputer puts a value, of each column or of all, in the place of those that are missing: NaN, or one that is named.
+func spellImputer(s *speller) ([]string, error) {
+	x := s.node.Input(0)
+	if ints := s.attrs.Ints("imputed_value_int64s"); len(ints) > 0 && !s.d.IsFloat() {
+		missing := s.op("Equal", []string{x, s.cast(s.ints(int64(s.attrs.Int("replaced_value_int64"))), s.d)})
+		var v []int64
+		for _, i := range ints {
+			v = append(v, int64(i))
+		}
+		return []string{s.op("Where", []string{missing, s.cast(s.ints(v...), s.d), x})}, nil
+	}
+	floats := s.numbers("imputed_value_floats")
+	if len(floats) == 0 || !s.d.IsFloat() {
+		return nil, fmt.Errorf("it has no imputed values for elements of %v", s.d)
+	}
+	replaced := float64(s.attrs.Float("replaced_value_float"))
+	missing := ""
+	if math.IsNaN(replaced) {
+		missing = s.un("IsNaN", x)
+	} else {
+		missing = s.op("Equal", []string{x, s.num(replaced)})
+	}
+	return []string{s.op("Where", []string{missing, s.table(floats, len(floats)), x})}, nil
+}
+
+// spellFeatureVectorizer joins columns.
+func spellFeatureVectorizer(s *speller) ([]string, error) {
+	dims := s.attrs.Ints("inputdimensions")
+	var parts []string
+	for i, in := range s.node.Inputs {
+		part := s.cast(in, onnx.Float32)
+		if i < len(dims) {
+			part = s.op("Reshape", []string{part, s.ints(-1, int64(dims[i]))})
+		}
+		parts = append(parts, part)
+	}
+	return []string{s.op("Concat", parts, onnx.IntAttr("axis", 1))}, nil
+}
+
+// spellArrayFeatureExtractor takes positions of the last axis; a vector is one row.
+func spellArrayFeatureExtractor(s *speller) ([]string, error) {
+	x := s.node.Input(0)
+	if len(s.Shape(x)) == 1 {
+		x = s.op("Reshape", []string{x, s.ints(1, -1)})
+	}
+	return []string{s.op("Gather", []string{x, s.op("Reshape", []string{s.node.Input(1), s.ints(-1)})}, onnx.IntAttr("axis", -1))}, nil
+}
+
+// spellOneHotEncoder: 1 where a value is the category of its column, all 0 where it is none.
+func spellOneHotEncoder(s *speller) ([]string, error) {
+	if !s.attrs.Bool("zeros") {
+		return nil, fmt.Errorf("zeros is 0, with which a value of no category is an error; supported is 1")
+	}
+	keys, x := "", s.node.Input(0)
+	if names := s.attrs.Strs("cats_strings"); len(names) > 0 {
+		keys = s.constant(onnx.Vector(names...))
+	} else {
+		var v []int64
+		for _, c := range s.attrs.Ints("cats_int64s") {
+			v = append(v, int64(c))
+		}
+		keys, x = s.ints(v...), s.cast(x, onnx.Int64)
+	}
+	return []string{s.cast(s.matches(x, keys), onnx.Float32)}, nil
+}
+
+// matches says of every value which of the keys it is, on a last axis of its own.
+func (s *speller) matches(x, keys string) string {
+	return s.op("Equal", []string{s.op("Unsqueeze", []string{x, s.ints(-1)}), keys})
+}
+
+// spellLabelEncoder looks each value up in a list of keys: its value, else the default.
+func spellLabelEncoder(s *speller) ([]string, error) {
+	keys, values := s.list("keys"), s.list("values")
+	fallback := s.attrs.Tensor("default_tensor")
+	if classes := s.attrs.Strs("classes_strings"); len(classes) > 0 { // the first version, which maps both ways
+		numbers := make([]int64, len(classes))
+		for i := range numbers {
+			numbers[i] = int64(i)
+		}
+		keys, values = onnx.Vector(classes...), onnx.Vector(numbers...)
+		if s.d != onnx.String {
+			keys, values = values, keys
+		}
+	}
+	if keys == nil || values == nil || keys.Len() != values.Len() || keys.Len() == 0 {
+		return nil, fmt.Errorf("its keys and values are not two lists of one length")
+	}
+	switch {
+	case fallback != nil && fallback.Len() == 1 && fallback.DType == values.DType:
+	case values.DType == onnx.String:
+		fallback = onnx.Scalar(s.attrs.Str("default_string"))
+	case values.DType == onnx.Int64:
+		fallback = onnx.Scalar(int64(s.attrs.Int("default_int64")))
+	case values.DType == onnx.Float32:
+		fallback = onnx.Scalar(s.attrs.Float("default_float"))
+	default:
+		return nil, fmt.Errorf("its default is not one value of the type of its values")
+	}
+	x := s.node.Input(0)
+	is := s.matches(x, s.constant(keys))
+	if keys.DType.IsFloat() { // NaN is a key like others
+		for i := range keys.Len() {
+			if math.IsNaN(keys.At(i)) {
+				at := make([]bool, keys.Len())
+				at[i] = true
+				is = s.op("Or", []string{is, s.op("And", []string{s.constant(onnx.Vector(at...)), s.matches(s.un("IsNaN", x),
+					s.constant(onnx.Vector(true)))})})
+			}
+		}
+	}
+	at := s.op("ArgMax", []string{s.cast(is, onnx.Int32)}, onnx.IntAttr("axis", -1), onnx.IntAttr("keepdims", 0))
+	found := s.cast(s.reduced("ReduceMax", s.cast(is, onnx.Int32), -1, 0), onnx.Bool)
+	return []string{s.op("Where", []string{found, s.op("Gather", []string{s.constant(values), at}), s.constant(fallback)})}, nil
+}
+
+// list returns the attribute NAME_tensor, NAME_strings, NAME_int64s or NAME_floats as a vector; nil where there is none.
+func (s *speller) list(name string) *onnx.Tensor {
+	if t := s.attrs.Tensor(name + "_tensor"); t != nil {
+		flat, err := t.Reshape(t.Len())
+		if err != nil {
+			return nil
+		}
+		return flat
+	}
+	if v := s.attrs.Strs(name + "_strings"); len(v) > 0 {
+		return onnx.Vector(slices.Clone(v)...)
+	}
+	if a, ok := s.node.Attr(name + "_int64s"); ok && len(a.Ints) > 0 {
+		return onnx.Vector(slices.Clone(a.Ints)...)
+	}
+	if v := s.attrs.Floats(name + "_floats"); len(v) > 0 {
+		return onnx.Vector(slices.Clone(v)...)
+	}
+	return nil
+}

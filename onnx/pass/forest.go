@@ -1,0 +1,422 @@
+package pass
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// Bounds of an ensemble of trees.
+const (
+	maxTreeDepth = 1000
+	maxLeafTable = 1 << 26 // nodes times targets
+)
+
+// A node's branch, as TreeEnsemble numbers them: to its first child where the comparison with the split holds.
+const (
+	branchLeq = iota
+	branchLt
+	branchGte
+	branchGt
+	branchEq
+	branchNeq
+	branchMember // the value is one of a list
+	leaf
+)
+
+var branchNames = map[string]int{"BRANCH_LEQ": branchLeq, "BRANCH_LT": branchLt, "BRANCH_GTE": branchGte, "BRANCH_GT": branchGt,
+	"BRANCH_EQ": branchEq, "BRANCH_NEQ": branchNeq, "LEAF": leaf}
+
+// forest is an ensemble of decision trees in tables of one row a node. The children of a leaf are itself, so that all rows walk as many
+// steps as the deepest tree has.
+type forest struct {
+	roots, feature, yes, no, mode []int64
+	split                         []float64
+	missing                       []bool // NaN goes to the first child
+	members                       map[int][]float64
+	weight                        []float64 // [nodes, targets]; none where a leaf says nothing of a target
+	none                          float64
+	targets                       int
+	aggregate                     string
+	depth                         int
+}
+
+func newForest(nodes, targets int, aggregate string) (*forest, error) {
+	if nodes < 1 || targets < 1 || targets > maxLeafTable/nodes {
+		return nil, fmt.Errorf("%d nodes and %d targets; at least one of each, and at most %d of their product, are supported", nodes,
+			targets, maxLeafTable)
+	}
+	f := &forest{targets: targets, aggregate: aggregate, weight: make([]float64, nodes*targets), members: map[int][]float64{}}
+	switch aggregate {
+	case "MIN":
+		f.none = math.Inf(1)
+	case "MAX":
+		f.none = math.Inf(-1)
+	case "SUM", "AVERAGE":
+	default:
+		return nil, fmt.Errorf("aggregate_function is %q; allowed are SUM, AVERAGE, MIN and MAX", aggregate)
+	}
+	for i := range f.weight {
+		f.weight[i] = f.none
+	}
+	for _, v := range []*[]int64{&f.feature, &f.yes, &f.no, &f.mode} {
+		*v = make([]int64, nodes)
+	}
+	f.split, f.missing = make([]float64, nodes), make([]bool, nodes)
+	for i := range f.mode {
+		f.mode[i], f.yes[i], f.no[i] = leaf, int64(i), int64(i)
+	}
+	return f, nil
+}
+
+// weigh gives a leaf's weight to a target.
+func (f *forest) weigh(node, target int, w float64) error {
+	if target < 0 || target >= f.targets {
+		return fmt.Errorf("a leaf weighs target %d of %d", target, f.targets)
+	}
+	at := &f.weight[node*f.targets+target]
+	if f.none != 0 || math.IsInf(*at, 0) {
+		*at = w
+	} else {
+		*at += w
+	}
+	return nil
+}
+
+// measure finds the depth; a branch that two others lead to, or none, is an error.
+func (f *forest) measure() error {
+	seen := make([]bool, len(f.mode))
+	level := append([]int64{}, f.roots...)
+	for ; len(level) > 0; f.depth++ {
+		if f.depth > maxTreeDepth {
+			return fmt.Errorf("a tree is deeper than %d", maxTreeDepth)
+		}
+		var next []int64
+		for _, i := range level {
+			if i < 0 || int(i) >= len(seen) || seen[i] {
+				return fmt.Errorf("node %d of its trees does not exist or has two parents", i)
+			}
+			if f.mode[i] == leaf {
+				continue
+			}
+			if seen[i] = true; f.feature[i] < 0 {
+				return fmt.Errorf("a node reads feature %d", f.feature[i])
+			}
+			next = append(next, f.yes[i], f.no[i])
+		}
+		level = next
+	}
+	f.depth--
+	for i, m := range f.mode {
+		if m != leaf && !seen[i] {
+			return fmt.Errorf("no root leads to node %d of its trees", i)
+		}
+	}
+	return nil
+}
+
+// flat reads the trees of TreeEnsembleRegressor and TreeEnsembleClassifier: nodes by tree and number. kind names the leaves' attributes,
+// target or class.
+func (s *speller) flat(kind string, targets int, aggregate string) (*forest, error) {
+	trees, ids := s.attrs.Ints("nodes_treeids"), s.attrs.Ints("nodes_nodeids")
+	modes, features, splits := s.attrs.Strs("nodes_modes"), s.attrs.Ints("nodes_featureids"), s.numbers("nodes_values")
+	yes, no := s.attrs.Ints("nodes_truenodeids"), s.attrs.Ints("nodes_falsenodeids")
+	n := len(ids)
+	for _, l := range []int{len(trees), len(modes), len(features), len(splits), len(yes), len(no)} {
+		if l != n {
+			return nil, fmt.Errorf("the lists of its nodes differ in length: %d and %d", n, l)
+		}
+	}
+	f, err := newForest(n, targets, aggregate)
+	if err != nil {
+		return nil, err
+	}
+	at, child := map[[2]int]int{}, make([]bool, n)
+	for i := range ids {
+		at[[2]int{trees[i], ids[i]}] = i
+	}
+	missing := s.attrs.Ints("nodes_missing_value_tracks_true")
+	for i := range ids {
+		mode, ok := branchNames[modes[i]]
+		if !ok {
+			return nil, fmt.Errorf("a node's mode is %q, which is not known", modes[i])
+		}
+		if mode == leaf {
+			continue
+		}
+		y, found := at[[2]int{trees[i], yes[i]}]
+		o, also := at[[2]int{trees[i], no[i]}]
+		if !found || !also {
+			return nil, fmt.Errorf("a child of node %d of tree %d does not exist", ids[i], trees[i])
+		}
+		child[y], child[o] = true, true
+		f.mode[i], f.yes[i], f.no[i], f.feature[i], f.split[i] = int64(mode), int64(y), int64(o), int64(features[i]), splits[i]
+		f.missing[i] = i < len(missing) && missing[i] != 0
+	}
+	rooted := map[int]bool{}
+	for i := range ids {
+		if !child[i] {
+			f.roots, rooted[trees[i]] = append(f.roots, int64(i)), true
+		}
+	}
+	if len(f.roots) != len(rooted) {
+		return nil, fmt.Errorf("it has %d roots in %d trees", len(f.roots), len(rooted))
+	}
+	leaves, targetIDs := s.attrs.Ints(kind+"_nodeids"), s.attrs.Ints(kind+"_ids")
+	leafTrees, weights := s.attrs.Ints(kind+"_treeids"), s.numbers(kind+"_weights")
+	if len(leaves) != len(targetIDs) || len(leaves) != len(leafTrees) || len(leaves) != len(weights) {
+		return nil, fmt.Errorf("the lists of its leaves' weights differ in length")
+	}
+	for i, w := range weights {
+		node, ok := at[[2]int{leafTrees[i], leaves[i]}]
+		if !ok {
+			return nil, fmt.Errorf("a weight is of node %d of tree %d, which does not exist", leaves[i], leafTrees[i])
+		}
+		if err := f.weigh(node, targetIDs[i], w); err != nil {
+			return nil, err
+		}
+	}
+	return f, f.measure()
+}
+
+// nested reads the trees of TreeEnsemble: branches first, then leaves.
+func (s *speller) nested() (*forest, error) {
+	modes, splits := s.numbers("nodes_modes"), s.numbers("nodes_splits")
+	features, yes, no := s.attrs.Ints("nodes_featureids"), s.attrs.Ints("nodes_truenodeids"), s.attrs.Ints("nodes_falsenodeids")
+	yesLeaf, noLeaf := s.attrs.Ints("nodes_trueleafs"), s.attrs.Ints("nodes_falseleafs")
+	n := len(modes)
+	for _, l := range []int{len(splits), len(features), len(yes), len(no), len(yesLeaf), len(noLeaf)} {
+		if l != n {
+			return nil, fmt.Errorf("the lists of its nodes differ in length: %d and %d", n, l)
+		}
+	}
+	targets, weights := s.attrs.Ints("leaf_targetids"), s.numbers("leaf_weights")
+	aggregate := s.attrs.Int("aggregate_function")
+	if len(targets) != len(weights) || aggregate < 0 || aggregate > 3 {
+		return nil, fmt.Errorf("the lists of its leaves differ in length, or aggregate_function is %d and not 0 to 3", aggregate)
+	}
+	f, err := newForest(n+len(weights), s.attrs.Int("n_targets"), []string{"AVERAGE", "SUM", "MIN", "MAX"}[aggregate])
+	if err != nil {
+		return nil, err
+	}
+	child := func(i, isLeaf int) int64 {
+		if isLeaf != 0 {
+			return int64(n + i)
+		}
+		return int64(i)
+	}
+	missing, lists := s.attrs.Ints("nodes_missing_value_tracks_true"), s.memberships()
+	for i := range modes {
+		if modes[i] < branchLeq || modes[i] > branchMember {
+			return nil, fmt.Errorf("a node's mode is %v, which is not known", modes[i])
+		}
+		f.mode[i], f.feature[i], f.split[i] = int64(modes[i]), int64(features[i]), splits[i]
+		f.yes[i], f.no[i] = child(yes[i], yesLeaf[i]), child(no[i], noLeaf[i])
+		f.missing[i] = i < len(missing) && missing[i] != 0
+		if f.mode[i] == branchMember {
+			if len(lists) == 0 {
+				return nil, fmt.Errorf("it has fewer lists in membership_values than nodes that read one")
+			}
+			f.members[i], lists = lists[0], lists[1:]
+		}
+	}
+	for i, w := range weights {
+		if err := f.weigh(n+i, targets[i], w); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range s.attrs.Ints("tree_roots") {
+		f.roots = append(f.roots, int64(r))
+	}
+	return f, f.measure()
+}
+
+// memberships splits membership_values at NaN.
+func (s *speller) memberships() (lists [][]float64) {
+	var list []float64
+	for _, v := range s.numbers("membership_values") {
+		if !math.IsNaN(v) {
+			list = append(list, v)
+			continue
+		}
+		lists, list = append(lists, list), nil
+	}
+	return lists
+}
+
+// scores lets every row of x [n, features] walk through every tree and adds the weights of the leaves: [n, targets].
+func (s *speller) scores(f *forest, x string) string {
+	rows := s.op("Slice", []string{s.un("Shape", x), s.ints(0), s.ints(1)})
+	trees := int64(len(f.roots))
+	at := s.op("Expand", []string{s.ints(f.roots...), s.op("Concat", []string{rows, s.ints(trees)}, onnx.IntAttr("axis", 0))})
+	tables := map[string]string{"feature": s.ints(f.feature...), "yes": s.ints(f.yes...), "no": s.ints(f.no...), "mode": s.ints(f.mode...),
+		"split": s.table(f.split, len(f.split)), "missing": s.constant(onnx.Vector(f.missing...))}
+	if len(f.members) > 0 {
+		tables["members"] = s.memberTable(f)
+	}
+	for range f.depth {
+		look := func(name string) string { return s.op("Gather", []string{tables[name], at}) }
+		v := s.op("GatherElements", []string{x, look("feature")}, onnx.IntAttr("axis", 1))
+		at = s.op("Where", []string{s.branch(f, v, look), look("yes"), look("no")})
+	}
+	y := s.op("Gather", []string{s.table(f.weight, len(f.mode), f.targets), at}) // [n, trees, targets]
+	switch f.aggregate {
+	case "MIN", "MAX":
+		y = s.reduced("Reduce"+map[string]string{"MIN": "Min", "MAX": "Max"}[f.aggregate], y, 1, 0)
+		return s.op("Where", []string{s.op("Equal", []string{y, s.table([]float64{f.none}, 1)}), s.num(0), y})
+	case "AVERAGE":
+		return s.op("Div", []string{s.reduced("ReduceSum", y, 1, 0), s.num(float64(trees))})
+	}
+	return s.reduced("ReduceSum", y, 1, 0)
+}
+
+// branch reports whether values go to the first child.
+func (s *speller) branch(f *forest, v string, look func(string) string) string {
+	used := map[int64]bool{}
+	missing := false
+	for i, m := range f.mode {
+		used[m] = true
+		missing = missing || f.missing[i]
+	}
+	split, yes := look("split"), ""
+	for m := int64(branchLeq); m < leaf; m++ {
+		if !used[m] {
+			continue
+		}
+		var holds string
+		switch m {
+		case branchLeq:
+			holds = s.op("LessOrEqual", []string{v, split})
+		case branchLt:
+			holds = s.op("Less", []string{v, split})
+		case branchGte:
+			holds = s.op("GreaterOrEqual", []string{v, split})
+		case branchGt:
+			holds = s.op("Greater", []string{v, split})
+		case branchEq:
+			holds = s.op("Equal", []string{v, split})
+		case branchNeq:
+			holds = s.un("Not", s.op("Equal", []string{v, split}))
+		case branchMember:
+			holds = s.cast(s.reduced("ReduceMax", s.cast(s.matches(v, look("members")), onnx.Int32), -1, 0), onnx.Bool)
+		}
+		if yes == "" {
+			yes = holds
+		} else {
+			yes = s.op("Where", []string{s.op("Equal", []string{look("mode"), s.constant(onnx.Scalar(m))}), holds, yes})
+		}
+	}
+	if missing {
+		yes = s.op("Or", []string{yes, s.op("And", []string{s.un("IsNaN", v), look("missing")})})
+	}
+	return yes
+}
+
+// memberTable holds a list a node, as long as the longest; NaN, which equals nothing, fills it up.
+func (s *speller) memberTable(f *forest) string {
+	width := 1
+	for _, list := range f.members {
+		width = max(width, len(list))
+	}
+	table := make([]float64, len(f.mode)*width)
+	for i := range table {
+		table[i] = math.NaN()
+	}
+	for i, list := range f.members {
+		copy(table[i*width:], list)
+	}
+	return s.table(table, len(f.mode), width)
+}
+
+// walked returns the scores of the node's trees with its base values.
+func (s *speller) walked(f *forest) (string, error) {
+	y := s.scores(f, s.reals())
+	base := s.numbers("base_values")
+	switch len(base) {
+	case 0:
+		return y, nil
+	case 1, f.targets:
+		return s.add(y, s.table(base, len(base))), nil
+	}
+	return "", fmt.Errorf("it has %d base values for %d targets", len(base), f.targets)
+}
+
+// spellTreeRegressor: TreeEnsembleRegressor, and TreeEnsemble, whose result has the type of its input.
+func spellTreeRegressor(s *speller) ([]string, error) {
+	var f *forest
+	var err error
+	post := s.attrs.Str("post_transform")
+	if s.node.Op == "TreeEnsemble" {
+		names := []string{"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"}
+		post = names[min(max(s.attrs.Int("post_transform"), 0), 4)]
+		f, err = s.nested()
+	} else {
+		f, err = s.flat("target", s.attrs.Int("n_targets"), s.attrs.Str("aggregate_function"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	y, err := s.walked(f)
+	if err != nil {
+		return nil, err
+	}
+	if y, err = s.transformed(y, post); err == nil && s.node.Op != "TreeEnsemble" {
+		y = s.cast(y, onnx.Float32)
+	}
+	return []string{y}, err
+}
+
+// spellTreeClassifier: the label of the largest sum of weights, and the sums.
+func spellTreeClassifier(s *speller) ([]string, error) {
+	labels, classes, err := s.labels("classlabels_int64s")
+	if err != nil {
+		return nil, err
+	}
+	ids, positive := s.attrs.Ints("class_ids"), true
+	for _, w := range s.numbers("class_weights") {
+		positive = positive && w >= 0
+	}
+	one := classes == 2 && len(ids) > 0 // all weights are of one class
+	for _, c := range ids {
+		one = one && c == ids[0]
+	}
+	f, err := s.flat("class", classes, "SUM")
+	if err != nil {
+		return nil, err
+	}
+	if one {
+		f = f.only(ids[0])
+	}
+	y, err := s.walked(f)
+	if err != nil {
+		return nil, err
+	}
+	y, post := s.cast(y, onnx.Float32), s.attrs.Str("post_transform")
+	s.d = onnx.Float32
+	if one {
+		bound := 0.
+		if positive {
+			bound = .5
+		}
+		outs := s.second(labels, y, bound, positive)
+		if positive && post != "NONE" {
+			return nil, fmt.Errorf("post_transform %s of two classes with the weights of one, all positive, is not supported", post)
+		}
+		outs[1], err = s.transformed(outs[1], post)
+		return outs, err
+	}
+	at := s.op("ArgMax", []string{y}, onnx.IntAttr("axis", 1), onnx.IntAttr("keepdims", 0))
+	y, err = s.transformed(y, post)
+	return []string{s.op("Gather", []string{labels, at}), y}, err
+}
+
+// only keeps the weights of one target.
+func (f *forest) only(target int) *forest {
+	out := *f
+	out.targets, out.weight = 1, nil
+	for i := target; i < len(f.weight); i += f.targets {
+		out.weight = append(out.weight, f.weight[i])
+	}
+	return &out
+}
