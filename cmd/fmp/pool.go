@@ -46,8 +46,10 @@ type pooled struct {
 	// Kappa of a round of moments, the temperature of its heads in units of the classes' separation, and the standard deviation of its
 	// logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
-	L2    float64   `json:"l2,omitempty"`    // 0: nothing is fitted
-	Fresh int       `json:"fresh,omitempty"` // 0: the limit of many
+	// Corpus is the log evidence of the corpus, its prior odds included: it took part where this is above 0. None without one.
+	Corpus *float64 `json:"corpus,omitempty"`
+	L2     float64  `json:"l2,omitempty"`    // 0: nothing is fitted
+	Fresh  int      `json:"fresh,omitempty"` // 0: the limit of many
 	// Honest is the probability of each client, in the order of Clients, that its upload is true, Claimed the images that it
 	// claims, and Counted how many of them count if it is honest; none where honesty is not judged. Disputed are the classes of which
 	// much was left out.
@@ -90,7 +92,7 @@ func (c *poolSettings) options(o *poolRun) pool.Options {
 
 // poolRun is a run of fmp pool: its flags and settings, and the client graph that they name.
 type poolRun struct {
-	client, out, onBad, of           string
+	client, out, onBad, of, corpus   string
 	round                            uint64
 	level                            float64
 	score                            conformal.Score
@@ -164,6 +166,8 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration "+
 		"points enough, -1 none")
 	setFlags(cmd, &o.score, &o.byClass, &o.shares)
+	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
+		"clients' calibration points say so")
 	flags.StringVar(&o.of, "for", "",
 		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
@@ -214,7 +218,13 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usageError(err)
 	}
-	r, err := pool.New(uploads, o.graph, o.manifest, o.settings.options(o))
+	options := o.settings.options(o)
+	if o.corpus != "" {
+		if options.Corpus, err = pool.ReadCorpus(o.corpus); err != nil {
+			return usageError(err)
+		}
+	}
+	r, err := pool.New(uploads, o.graph, o.manifest, options)
 	if err != nil {
 		return usageError(err)
 	}
@@ -294,6 +304,9 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	p.For, p.Sets = r.For, setsOf(post.Sets, r.Client.Classes)
 	if r.Moments() {
 		p.Scope, p.Kappa = scopeMoments, []float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
+		if e, ok := post.Diagnostics["corpus"]; ok {
+			p.Corpus = &e
+		}
 	} else if r.Method() == "FMP" {
 		open, novelty := pool.Open(post)
 		if p.Scope = posterior.ScopeClosed; open {
@@ -325,7 +338,13 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "from:       %s, %d points for n = %d\n", uploads, p.Points, p.N)
 	if p.Kappa != nil {
-		fmt.Fprintf(&b, "form:       moments, without a corpus (kappa %.2f ± %.0f%%, as --kappa %.3g,%.2g another round behind this network)\n",
+		corpus := "without a corpus"
+		if p.Corpus != nil && *p.Corpus > 0 {
+			corpus = fmt.Sprintf("with the corpus, log evidence %.1f", *p.Corpus)
+		} else if p.Corpus != nil {
+			corpus = fmt.Sprintf("without the corpus, log evidence %.1f", *p.Corpus)
+		}
+		fmt.Fprintf(&b, "form:       moments, %s (kappa %.2f ± %.0f%%, as --kappa %.3g,%.2g another round behind this network)\n", corpus,
 			p.Kappa[0], 100*p.Kappa[1], p.Kappa[0], p.Kappa[1])
 	}
 	if p.Novelty != nil {

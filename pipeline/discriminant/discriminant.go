@@ -66,8 +66,11 @@ type Client struct {
 type Options struct {
 	Kappa   Kappa // zero: Unknown
 	Samples int   // heads; fewer where they would take much memory
-	Seed    uint64
-	Stream  string
+	// Corpus holds moments of a server's own images, of any classes; nil if there are none. It is believed where the calibration points
+	// say so.
+	Corpus *Client
+	Seed   uint64
+	Stream string
 }
 
 // Posterior is the result.
@@ -78,6 +81,8 @@ type Posterior struct {
 	Kappa Kappa
 	// Spread is b, Separation Q/b, and Pseudo n0.
 	Spread, Separation, Pseudo float64
+	// Corpus is the log evidence of the corpus, its prior odds included; below 0, and where there is none, it took no part.
+	Corpus float64
 }
 
 // Of computes the posterior from the uploads of at least one client.
@@ -96,12 +101,9 @@ func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 	o.Samples = min(o.Samples, max(2, mostWeights/((p.k+1)*p.c)))
 	kappas := []float64{o.Kappa.Median}
 	weights := []float64{1}
+	var evidence float64
 	if len(p.labels) > 0 && p.total() > 0 {
-		h, err := p.head(p.rows)
-		if err != nil {
-			return nil, err
-		}
-		if kappas, weights, err = p.calibrate(h, o); err != nil {
+		if kappas, weights, evidence, err = p.choose(o); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +115,7 @@ func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo}
+	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo, Corpus: evidence}
 	for i, w := range weights {
 		l := math.Log(kappas[i])
 		out.Kappa.Median += w * l
@@ -160,6 +162,7 @@ type pooled struct {
 	rows    *mat.Dense // calibration points
 	labels  []int
 	of      []int // client of each calibration point
+	prior   *corpus
 }
 
 // cell is a client's mean of one class.
@@ -280,6 +283,7 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	for i := range p.k {
 		w.SetSym(i, i, w.At(i, i)+share*t)
 	}
+	p.prior.add(w, share*t)
 	var chol mat.Cholesky
 	if !chol.Factorize(w) {
 		return nil, nil, 0, fmt.Errorf("discriminant: the scatter is no covariance: it has negative directions beyond rounding; leave out the " +
@@ -289,9 +293,13 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	if err := chol.InverseTo(&inv); err != nil {
 		return nil, nil, 0, fmt.Errorf("discriminant: covariance within classes: %w", err)
 	}
-	// W = (1-share) S/nu + share t I, so that tr(W^-1 S/nu) follows from tr W^-1.
-	noise := (1 - share*t*mat.Trace(&inv)/float64(p.k)) / (1 - share)
-	return w, &chol, max(noise, 1e-6), nil
+	var of float64 // tr(W^-1 S)
+	for i := range p.k {
+		for j := range p.k {
+			of += inv.At(i, j) * s.At(i, j)
+		}
+	}
+	return w, &chol, max(of/dof/float64(p.k), 1e-6), nil
 }
 
 func held(n []float64) int {
@@ -409,6 +417,9 @@ func (p *pooled) shrink(h *head, noise float64) error {
 		tau := max((between-sampling)/of, noise/200)
 		h.pseudo = caution * noise / tau
 	}
+	if p.prior != nil {
+		return p.prior.shrink(h, half, p.n, noise, caution*noise/h.pseudo*float64(p.k))
+	}
 	for y, n := range p.n {
 		floats.Scale(n/(n+h.pseudo), h.shift.RawRowView(y))
 	}
@@ -453,14 +464,14 @@ func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 // grid is the number of values of kappa that are weighed.
 const grid = 41
 
-// calibrate returns values of kappa and their posterior weights given the calibration points, which take no part in h.
-func (p *pooled) calibrate(h *head, o Options) (kappas, weights []float64, err error) {
+// calibrate returns values of kappa and their posterior weights given the calibration points, which take no part in h, and the log evidence.
+func (p *pooled) calibrate(h *head, o Options) (kappas, weights []float64, evidence float64, err error) {
 	kappas = make([]float64, grid)
 	for g := range kappas {
 		kappas[g] = o.Kappa.Median * math.Exp(deviations(g)*o.Kappa.Deviation)
 	}
 	if weights, err = p.logLikelihood(h, p.rows, p.labels, kappas, o); err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	for g := range weights {
 		off := deviations(g)
@@ -470,7 +481,7 @@ func (p *pooled) calibrate(h *head, o Options) (kappas, weights []float64, err e
 	for g := range weights {
 		weights[g] = math.Exp(weights[g] - top)
 	}
-	return kappas, weights, nil
+	return kappas, weights, top, nil
 }
 
 // deviations returns how far from the median of its prior value g of the grid lies.

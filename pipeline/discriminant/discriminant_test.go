@@ -271,7 +271,7 @@ func TestUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	middle := func() (m float64) {
-		kappas, weights, err := p.calibrate(h, Options{Kappa: Kappa{1, 3}, Stream: "test"})
+		kappas, weights, _, err := p.calibrate(h, Options{Kappa: Kappa{1, 3}, Stream: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -460,7 +460,7 @@ func TestCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Options{Kappa: Kappa{1, 0.5}, Stream: "test"}
-	kappas, weights, err := p.calibrate(h, o)
+	kappas, weights, _, err := p.calibrate(h, o)
 	if err != nil {
 		t.Fatal(err)
 	}

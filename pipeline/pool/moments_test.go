@@ -3,6 +3,8 @@ package pool
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -178,6 +180,68 @@ func TestMoments(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestMomentsCorpus: an upload of moments is read as a corpus, and the posterior says how much speaks for it; what is no corpus of the
+// round is refused with the reason.
+func TestMomentsCorpus(t *testing.T) {
+	w := newWorld(t)
+	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, f := clientGraph(t, e)
+	var us []Upload
+	for i := range 4 {
+		rows, labels := w.embedded(t, g, i)
+		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: len(labels) - min(moments.MaxCalibration, len(labels)/5)}
+		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, u.Client); err != nil {
+			t.Fatal(err)
+		}
+		us = append(us, Upload{Upload: u})
+	}
+	write := func(u *federate.Upload) string {
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "corpus.upload")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	c, err := ReadCorpus(write(us[3].Upload))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(us[:3], g, f, Options{Seed: 1, Corpus: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Posterior(t.Context(), w.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := p.Diagnostics["corpus"]; !ok || e == 0 {
+		t.Errorf("diagnostics %v; want the evidence of the corpus", p.Diagnostics)
+	}
+	means := *us[3].Upload
+	means.Within = nil
+	wider := *c
+	wider.Within = &moments.Within{K: dx + 1}
+	for want, err := range map[string]error{
+		"it holds no moments": func() error { _, err := ReadCorpus(write(&means)); return err }(),
+		"reading corpus":      func() error { _, err := ReadCorpus(filepath.Join(t.TempDir(), "none")); return err }(),
+		"the corpus has rows of": func() error {
+			_, err := New(us[:3], g, f, Options{Seed: 1, Corpus: &wider})
+			return err
+		}(),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
 		}
 	}
 }

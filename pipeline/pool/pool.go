@@ -15,6 +15,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/pipeline/conformal"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/shipped"
@@ -36,7 +37,10 @@ type Options struct {
 	// Trust assumes that every client is honest. Otherwise, with a conjugate predictor, each sample draws who is (package honesty);
 	// of moments as well.
 	Trust bool
-	For   string // client whose images the classifier is for; "": a client to come
+	// Corpus holds moments of images of the server's own, of any classes, behind the same extractor ([ReadCorpus]); nil without them. They
+	// are for rounds of moments.
+	Corpus *discriminant.Client
+	For    string // client whose images the classifier is for; "": a client to come
 	// Level is the coverage of the prediction sets of a round of moments, 0.5 to 0.999; 0 stands for 0.9 where calibration points suffice, a
 	// negative number for no sets.
 	Level float64
@@ -88,8 +92,15 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 			return nil, fmt.Errorf("pool: uploads of moments are read without a predictor; leave %s out", r.Predictor)
 		}
 		r.predictor, r.open = nil, nil
+		if c := r.Corpus; c != nil && c.Within.K != uploads[0].Points.Dx {
+			return nil, fmt.Errorf("pool: the corpus has rows of %d numbers, and the uploads have %d: make both behind one extractor, with the "+
+				"same --bytes", c.Within.K, uploads[0].Points.Dx)
+		}
 	} else if err := r.openPredictor(); err != nil {
 		return nil, err
+	}
+	if r.Corpus != nil && !r.Moments() {
+		return nil, errors.New("pool: a corpus of moments is a prior of rounds of moments, and these uploads are other: leave it out")
 	}
 	if _, err := r.client(); err != nil {
 		return nil, err

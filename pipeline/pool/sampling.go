@@ -107,8 +107,8 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
-	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream}, Honesty: !r.Trust,
-		Threads: r.Threads}
+	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream,
+		Corpus: r.Corpus}, Honesty: !r.Trust, Threads: r.Threads}
 	if r.Client.Kappa > 0 {
 		o.Kappa = discriminant.Kappa{Median: r.Client.Kappa, Deviation: r.Client.KappaDeviation}
 	}

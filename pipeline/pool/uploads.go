@@ -6,6 +6,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 )
 
@@ -32,6 +33,23 @@ func ReadUploads(paths []string, want federate.Expect) (good []Upload, bad []err
 		}
 		return paths[i], data, err
 	})
+}
+
+// ReadCorpus reads moments of a server's own images: an upload that a client graph of their classes made.
+func ReadCorpus(path string) (*discriminant.Client, error) {
+	data, err := regularfile.ReadFile(path, federate.MaxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading corpus: %w", err)
+	}
+	u, err := federate.Decode(data, federate.Expect{})
+	if err != nil {
+		return nil, fmt.Errorf("corpus %s: %w", path, err)
+	}
+	if u.Within == nil || u.Within.Dof == 0 {
+		return nil, fmt.Errorf("corpus %s: it holds no moments; make it behind a client graph of fmp fuse --upload moments, of several images "+
+			"a class", path)
+	}
+	return &discriminant.Client{Means: u.Points, Within: u.Within}, nil
 }
 
 // DecodeUploads is [ReadUploads] for messages in memory, which are called by their numbers from 0.

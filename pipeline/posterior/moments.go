@@ -56,10 +56,13 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 			first = p
 		}
 	}
+	diagnostics := map[string]float64{"moments": 1, "kappa": first.Kappa.Median, "kappa deviation": first.Kappa.Deviation,
+		"spread": first.Spread}
+	if o.Corpus != nil {
+		diagnostics["corpus"] = first.Corpus
+	}
 	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
-		Judgement: j,
-		Diagnostics: map[string]float64{"moments": 1, "kappa": first.Kappa.Median, "kappa deviation": first.Kappa.Deviation,
-			"spread": first.Spread}}, nil
+		Judgement: j, Diagnostics: diagnostics}, nil
 }
 
 // momentsBytes returns the mean size of an upload in float32, without framing.

@@ -1,6 +1,7 @@
 package rival
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -9,9 +10,12 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/internal/moment"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 )
 
 // Corpus holds the moments of the server's own meta-training corpus, whose classes are the tasks' (closed scope) or others
@@ -179,4 +183,30 @@ func (t *Task) meansBytes() float64 {
 		}
 	}
 	return float32Bytes(held*(t.dx+2)) / float64(len(t.in.Clients))
+}
+
+// mostMoments bounds the rows that moments of a corpus are computed from; more tell no more.
+const mostMoments = 10000
+
+// moments returns the moments of the corpus's embedded features; nil without a corpus.
+func (c *Corpus) moments(ctx context.Context, at *posterior.Embedded) (*discriminant.Client, error) {
+	if c == nil {
+		return nil, nil
+	}
+	return memo.Once(&c.memo, "moments", func() (*discriminant.Client, error) {
+		features, labels := c.Features, c.Labels
+		if step := len(labels) / mostMoments; step > 1 {
+			features, labels = nil, nil
+			for i := 0; i < len(c.Labels); i += step {
+				features, labels = append(features, c.Features[i*c.Dx:(i+1)*c.Dx]...), append(labels, c.Labels[i])
+			}
+		}
+		rows, err := at.Of(ctx, features)
+		if err != nil {
+			return nil, err
+		}
+		u := new(discriminant.Client)
+		u.Means, u.Within, err = moments.Of(rows, len(rows)/len(labels), labels, c.C, "corpus")
+		return u, err
+	})
 }

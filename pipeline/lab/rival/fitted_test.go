@@ -38,7 +38,7 @@ func openTask(t *testing.T, threads int) *Task {
 
 // variance returns the mean over weights of the variance of heads, and the mean head.
 func variance(e posterior.Ensemble) (v float64, mean []float64) {
-	mean, cov := moments(e)
+	mean, cov := rowMoments(e)
 	for i := range mean {
 		v += cov.At(i, i) / float64(len(mean))
 	}

@@ -16,9 +16,13 @@ var fmp = method{
 		Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		if t.means == nil && t.in.Moments != nil {
+			known, err := t.in.Corpus.moments(ctx, t.in.Embedded)
+			if err != nil {
+				return nil, err
+			}
 			return posterior.Moments(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
-				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream}, Honesty: t.in.Honesty,
-				Threads: t.in.Threads})
+				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream,
+					Corpus: known}, Honesty: t.in.Honesty, Threads: t.in.Threads})
 		}
 		f, err := t.form()
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// moments of an ensemble: the mean and covariance of its D C numbers.
-func moments(e posterior.Ensemble) ([]float64, *mat.SymDense) {
+// rowMoments of an ensemble: the mean and covariance of its D C numbers.
+func rowMoments(e posterior.Ensemble) ([]float64, *mat.SymDense) {
 	x := mat.NewDense(len(e), len(e[0].W), nil)
 	for i := range e {
 		x.SetRow(i, e[i].W)
@@ -32,7 +32,7 @@ func moments(e posterior.Ensemble) ([]float64, *mat.SymDense) {
 // furthestMoments is the largest difference of an ensemble's means and of its covariances from those given, in units
 // of the standard deviations given.
 func furthestMoments(e posterior.Ensemble, mean []float64, cov mat.Symmetric) (means, covariances float64) {
-	gotMean, gotCov := moments(e)
+	gotMean, gotCov := rowMoments(e)
 	for i := range mean {
 		means = math.Max(means, math.Abs(gotMean[i]-mean[i])/math.Sqrt(cov.At(i, i)))
 		for j := range mean {
