@@ -172,7 +172,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		progress = func(Step) {}
 	}
 	r := &running{Config: c, data: data, tools: tools, dir: dir, progress: progress}
-	if r.tools.known, err = data.known(c); err != nil {
+	if r.tools.known, err = data.known(c, tools.Embedded != nil); err != nil {
 		return nil, err
 	}
 	if r.tools.known != nil && tools.Conjugate != nil && !c.OpenScope() {
@@ -340,9 +340,11 @@ func (k *Tools) classMeans(ctx context.Context, b *task.Bank) (*point.Set, error
 }
 
 // known returns the corpus' moments; nil where no requested method needs them.
-func (d *Data) known(c Config) (*rival.Corpus, error) {
+func (d *Data) known(c Config, moments bool) (*rival.Corpus, error) {
 	methods, err := c.methods()
-	if err != nil || d.Corpus == nil || !slices.ContainsFunc(methods, func(m rival.Method) bool { return m.Info().NeedsCorpus }) {
+	if err != nil || d.Corpus == nil || !slices.ContainsFunc(methods, func(m rival.Method) bool {
+		return m.Info().NeedsCorpus || moments && m.Info().Name == "FMP"
+	}) {
 		return nil, err
 	}
 	return rival.NewCorpus(d.Corpus.Features, d.Corpus.Dx, d.Corpus.Labels, d.Corpus.C)

@@ -277,7 +277,7 @@ func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tool
 	if tools.known != nil {
 		d := *data
 		d.Corpus = rest
-		if tools.known, err = d.known(c); err != nil {
+		if tools.known, err = d.known(c, tools.Embedded != nil); err != nil {
 			return nil, tools, err
 		}
 	}
