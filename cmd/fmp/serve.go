@@ -271,6 +271,9 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 	if !s.workers {
 		return nil
 	}
+	if s.round.Corpus != "" {
+		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled here, leave --workers out")
+	}
 	m := work.Models{Graph: s.round.GraphData}
 	for path, to := range map[string]*[]byte{s.round.Predictor: &m.Predictor, s.round.Open: &m.Open} {
 		if path == "" || path == round.NoOpen {
@@ -407,6 +410,11 @@ func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling
 	var err error
 	if p.graph, err = serde.Unmarshal(r.GraphData); err != nil {
 		return nil, err
+	}
+	if r.Corpus != "" {
+		if p.options.Corpus, err = pool.ReadCorpus(r.Corpus); err != nil {
+			return nil, err
+		}
 	}
 	if r.Seed != nil {
 		p.options.Seed = *r.Seed

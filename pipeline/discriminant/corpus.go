@@ -68,7 +68,7 @@ func newCorpus(u *Client, k int) (*corpus, error) {
 	return c, nil
 }
 
-// add adds to w, the posterior of a covariance whose prior is a multiple of I, what the corpus changes in it: weight ((1 - s) I + s W0 - I).
+// add adds weight ((1 - s) I + s W0 - I) to w, the posterior of a covariance whose prior is a multiple of I.
 func (c *corpus) add(w *mat.SymDense, weight float64) {
 	if c == nil {
 		return
@@ -84,8 +84,8 @@ func (c *corpus) add(w *mat.SymDense, weight float64) {
 	}
 }
 
-// shrink replaces differences of class means from m0, rows of shift, by their posterior means: (I - noise W (n B + noise W)^-1) d, where noise
-// is the variance of an image in units of W and b the scale of B. half is W^-1 d, [k, C].
+// shrink replaces differences of class means from m0, rows of shift, by their posterior means, (I - noise W (n B + noise W)^-1) d, where
+// noise is the variance of an image in units of W and b the scale of B. half is W^-1 d, [k, C].
 func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64) error {
 	k, r := c.between.Dims()
 	var solved, gram mat.Dense

@@ -188,7 +188,8 @@ func TestCorpus(t *testing.T) {
 		t.Errorf("a corpus without scatter: evidence %.2f", one.Corpus)
 	}
 	_, err := newCorpus(corpusFrom(0), k+1)
-	if want := "discriminant: the corpus has rows of 120 numbers, and the clients' have 121; make both behind one client graph"; fmt.Sprint(err) != want {
+	want := "discriminant: the corpus has rows of 120 numbers, and the clients' have 121; make both behind one client graph"
+	if fmt.Sprint(err) != want {
 		t.Error(err)
 	}
 }

@@ -464,7 +464,7 @@ func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 // grid is the number of values of kappa that are weighed.
 const grid = 41
 
-// calibrate returns values of kappa and their posterior weights given the calibration points, which take no part in h, and the log evidence.
+// calibrate returns values of kappa, their posterior weights given the calibration points, which take no part in h, and the log evidence.
 func (p *pooled) calibrate(h *head, o Options) (kappas, weights []float64, evidence float64, err error) {
 	kappas = make([]float64, grid)
 	for g := range kappas {

@@ -92,9 +92,10 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 			return nil, fmt.Errorf("pool: uploads of moments are read without a predictor; leave %s out", r.Predictor)
 		}
 		r.predictor, r.open = nil, nil
-		if c := r.Corpus; c != nil && c.Within.K != uploads[0].Points.Dx {
+		// A server makes its settings sure before it has a point.
+		if c, u := r.Corpus, uploads[0].Points; c != nil && u != nil && c.Within.K != u.Dx {
 			return nil, fmt.Errorf("pool: the corpus has rows of %d numbers, and the uploads have %d: make both behind one extractor, with the "+
-				"same --bytes", c.Within.K, uploads[0].Points.Dx)
+				"same --bytes", c.Within.K, u.Dx)
 		}
 	} else if err := r.openPredictor(); err != nil {
 		return nil, err

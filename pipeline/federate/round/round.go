@@ -43,6 +43,8 @@ type File struct {
 	// predictors reads the uploads: "auto" (default), "closed" or "open".
 	Open  string `yaml:"open"`
 	Scope string `yaml:"scope"`
+	// Corpus is the path of an upload of moments of the server's own images, as in fmp pool; for rounds of moments.
+	Corpus string `yaml:"corpus"`
 	// Roster is the path of the file of clients that may send.
 	Roster string `yaml:"roster"`
 	// Deadline is the deadline for uploads.
@@ -187,7 +189,7 @@ func Load(path string) (*Round, error) {
 		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
 	r := &Round{File: *file}
-	for _, p := range []*string{&r.Graph, &r.Predictor, &r.Open, &r.Roster, &r.Labelled} {
+	for _, p := range []*string{&r.Graph, &r.Predictor, &r.Open, &r.Corpus, &r.Roster, &r.Labelled} {
 		if *p != "" && *p != NoOpen && !filepath.IsAbs(*p) {
 			*p = filepath.Join(filepath.Dir(path), *p)
 		}
@@ -210,6 +212,10 @@ func Load(path string) (*Round, error) {
 	if r.Calibrate > 0 && (!r.Client.ClassMeans || r.Client.Bytes > 0) {
 		return nil, fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than class means: leave it out (moments "+
 			"have calibration points of their own), or give a graph of fmp fuse --upload class-means", path, r.Calibrate, r.Graph)
+	}
+	if r.Corpus != "" && r.Client.Bytes == 0 {
+		return nil, fmt.Errorf("round %s: corpus is a prior of rounds of moments, and client_graph %s is of other uploads: leave it out, or give "+
+			"a graph of fmp fuse --upload moments", path, r.Graph)
 	}
 	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
 		s, err := prio.New(*b, r.Client.C, r.Client.K, "")

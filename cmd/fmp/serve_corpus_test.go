@@ -1,0 +1,85 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/round"
+	"fmp/pipeline/moments"
+)
+
+// TestRoundCorpus: a round of moments reads its corpus before the first client comes; a round of class means refuses one.
+func TestRoundCorpus(t *testing.T) {
+	const dx, images = 40, 60
+	b := build.New("net")
+	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
+	b.Output("h", b.Relu(b.MatMul(x, b.Const(onnx.ZerosF32(192, dx)))))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := serde.Save(at("net.onnx"), m); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"fuse", "--extractor", at("net.onnx"), "--class-names", "a,b", "--engine", "pure", "-o", at("moments.onnx")},
+		{"keys", "--dir", at("keys"), "--roster", at("roster.txt"), "c000"},
+	} {
+		if code, _, stderr := runFMP(t, args...); code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
+		}
+	}
+	rows, labels := make([]float32, images*dx), make([]int, images)
+	rng.Normal(rng.New(1, "rows"), rows)
+	for i := range rows {
+		rows[i] /= 2 * dx // class means are of length 1 at most
+	}
+	for i := range labels {
+		labels[i] = i % 3
+	}
+	u := &federate.Upload{Client: "corpus", Model: strings.Repeat("0", 64), N: images - min(moments.MaxCalibration, images/5)}
+	if u.Points, u.Within, err = moments.Of(rows, dx, labels, 3, u.Client); err != nil {
+		t.Fatal(err)
+	}
+	data, err := u.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at("corpus.upload"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	load := func(graph string) (*pooling, error) {
+		file := "round: 1\nclient_graph: " + graph + "\nroster: roster.txt\ndeadline: 2100-01-01T00:00:00Z\ncorpus: corpus.upload\n"
+		if err := os.WriteFile(at("round.yaml"), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := round.Load(at("round.yaml"))
+		if err != nil {
+			return nil, err
+		}
+		return newPooling(r, engineSettings{}, nil)
+	}
+	p, err := load("moments.onnx")
+	if err != nil || p.options.Corpus == nil || p.options.Corpus.Within.K != dx {
+		t.Errorf("a round of moments: %v", err)
+	}
+	if _, err := load(shippedFile(t, models.KindClient)); err == nil || !strings.Contains(err.Error(), "prior of rounds of moments") {
+		t.Errorf("a round of class means: %v", err)
+	}
+	if err := os.WriteFile(at("corpus.upload"), data[:50], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load("moments.onnx"); err == nil || !strings.Contains(err.Error(), "corpus") {
+		t.Errorf("half a corpus: %v", err)
+	}
+}
