@@ -21,6 +21,7 @@ const (
 	OpenKnown      = "known"      // [K, k], the corpus's class means
 	OpenWidening   = "widening"   // [], h of the intervals
 	OpenScale      = "scale"      // [], share of the fit's own covariance that posterior samples have; missing in older models, where it is 0
+	OpenDeviation  = "deviation"  // [], deviation of the log temperature between tasks of the corpus; missing in older models, where it is 0
 )
 
 // OpenScalars are the learned scalars, in order, each an initializer [].
@@ -39,7 +40,13 @@ type OpenParameters struct {
 	Known      []float32
 	Widening   float32
 	Scale      float32
+	Deviation  float32
 	Scalars    [16]float32
+}
+
+// learned returns the numbers that older models have not.
+func (p *OpenParameters) learned() map[string]float32 {
+	return map[string]float32{OpenScale: p.Scale, OpenDeviation: p.Deviation}
 }
 
 func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
@@ -62,29 +69,41 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 		out[OpenProjection] = onnx.NewTensor(p.Projection, dx, k)
 	}
 	out[OpenWidening] = onnx.NewTensor([]float32{p.Widening})
-	if p.Scale != 0 {
-		out[OpenScale] = onnx.NewTensor([]float32{p.Scale})
+	for name, v := range p.learned() {
+		if v != 0 {
+			out[name] = onnx.NewTensor([]float32{v})
+		}
 	}
 	for i, name := range OpenScalars {
 		out[name] = onnx.NewTensor([]float32{p.Scalars[i]})
 	}
-	for name, t := range out {
-		for i, v := range t.F32() {
-			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				return nil, fmt.Errorf("open predictor: element %d of %s is %v; want finite numbers", i, name, v)
-			}
-		}
+	if err := finite(out); err != nil {
+		return nil, err
 	}
 	if !(p.Radius > 0) || !(p.Widening > 0) {
 		return nil, fmt.Errorf("open predictor: %s is %v and %s is %v; want numbers above 0", OpenRadius, p.Radius, OpenWidening, p.Widening)
 	}
-	if !(p.Scale >= 0 && p.Scale <= mostScale) {
-		return nil, fmt.Errorf("open predictor: %s is %v; allowed are 0 to %d", OpenScale, p.Scale, mostScale)
+	for name, v := range p.learned() {
+		if !(v >= 0 && v <= mostScale) {
+			return nil, fmt.Errorf("open predictor: %s is %v; allowed are 0 to %d", name, v, mostScale)
+		}
 	}
 	return out, nil
 }
 
-// mostScale bounds OpenScale: 1 is the posterior of the fit.
+// finite returns an error for parameters that are not.
+func finite(values map[string]*onnx.Tensor) error {
+	for name, t := range values {
+		for i, v := range t.F32() {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				return fmt.Errorf("open predictor: element %d of %s is %v; want finite numbers", i, name, v)
+			}
+		}
+	}
+	return nil
+}
+
+// mostScale bounds OpenScale, where 1 is the posterior of the fit, and OpenDeviation.
 const mostScale = 16
 
 // NewOpen builds an open predictor. Its graph maps features [n, dx] to the coordinates [n, k] of clients' class means and of
@@ -196,6 +215,9 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 	p.Radius, p.Widening = one(OpenRadius), one(OpenWidening)
 	if m.Graph.Initializers[OpenScale] != nil {
 		p.Scale = one(OpenScale)
+	}
+	if m.Graph.Initializers[OpenDeviation] != nil {
+		p.Deviation = one(OpenDeviation)
 	}
 	if m.Graph.Initializers[OpenProjection] != nil {
 		p.Projection = get(OpenProjection, 2)

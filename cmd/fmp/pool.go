@@ -61,6 +61,8 @@ type pooled struct {
 	// deviations within classes, 0 for none; none where no client has one. For is the client whose images the classifier is for.
 	Effects []float64 `json:"effects,omitempty"`
 	For     string    `json:"for,omitempty"`
+	// Chosen is the choice of calibration points in open scope; none where there were none.
+	Chosen *pooledChoice `json:"chosen,omitempty"`
 	// Sets is the calibration of prediction sets; none where the uploads have too few calibration points, or none.
 	Sets *pooledSets `json:"sets,omitempty"`
 	// Inputs and Outputs are those of the classifier.
@@ -315,6 +317,9 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		if !math.IsNaN(novelty) {
 			p.Novelty = &novelty
 		}
+		if n := post.Diagnostics[posterior.DiagnosticPoints]; n > 0 {
+			p.Chosen = &pooledChoice{post.Diagnostics[posterior.DiagnosticTemperature], post.Diagnostics[posterior.DiagnosticPenalty], int(n)}
+		}
 	}
 	p.Shape, p.Classes, p.Method, p.L2, p.Fresh = post.Ensembles[0].Tensor().Shape, r.Client.Classes, r.Method(), r.L2, r.Fresh
 }
@@ -356,6 +361,10 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	p.printClients(&b)
 	p.printEffects(&b)
+	if c := p.Chosen; c != nil {
+		fmt.Fprintf(&b, "chosen:     temperature %.2f and penalty %.2g times the corpus's, by %d calibration points\n", c.Temperature, c.Penalty,
+			c.Points)
+	}
 	p.Sets.print(&b)
 	if len(p.Disputed) > 0 {
 		fmt.Fprintf(&b, "disputed:   %s\n", strings.Join(p.Disputed, ", "))

@@ -24,6 +24,13 @@ type pooledSets struct {
 	Highest float64 `json:"highest"`
 }
 
+// pooledChoice is the choice of calibration points (posterior.Calibration): temperature and penalty relative to the corpus's.
+type pooledChoice struct {
+	Temperature float64 `json:"temperature"`
+	Penalty     float64 `json:"penalty"`
+	Points      int     `json:"points"`
+}
+
 func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	if s == nil {
 		return nil

@@ -22,7 +22,8 @@ func newTrainOpenCommand() *cobra.Command {
 		Long: `Train the predictor of tasks whose classes the corpus lacks, which is what a pretrained extractor usually meets: moments
 of the corpus part of a data set's features, and 14 scalars. The scalars are learned by leaving classes out: moments from
 half of the corpus's classes, tasks of 5 to 20 classes from the other half. So is the share of the uncertainty of its own fit that
-a posterior sample has. It takes one to two minutes, and a corpus of 4 classes at least; more is better.
+a posterior sample has, and how far the best temperatures of tasks lie apart, which calibration points are weighed against. It takes
+one to two minutes, and a corpus of 4 classes at least; more is better.
 
 The extractor should not have learned the classes of the corpus better than it will know those of the tasks; if it has (our
 extractors learn from other images of the same classes), the result states its probabilities with too much confidence.`,
@@ -60,7 +61,7 @@ func withScale(ctx context.Context, m *onnx.Model, c scale.Config) (*onnx.Model,
 	if err != nil {
 		return nil, err
 	}
-	if p.Scale, err = scale.Learn(ctx, p, c); err != nil {
+	if p.Scale, p.Deviation, err = scale.Learn(ctx, p, c); err != nil {
 		return nil, err
 	}
 	return p.Model()

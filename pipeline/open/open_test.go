@@ -326,7 +326,8 @@ func TestModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars, Widening: 1.5, Scale: 0.25}).Model()
+		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars, Widening: 1.5, Scale: 0.25,
+			Deviation: 0.125}).Model()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,10 +346,11 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		near(t, "scalars", got.Scalars[:], p.Scalars[:])
-		near(t, "h of the intervals, and the scale", []float64{got.Widening, got.Scale}, []float64{1.5, 0.25})
+		near(t, "h of the intervals, the scale and the deviation", []float64{got.Widening, got.Scale, got.Apart()}, []float64{1.5, 0.25, 0.125})
 		delete(model.Graph.Initializers, models.OpenScale)
-		if older, err := FromModel(model); err != nil || older.Scale != 0 {
-			t.Errorf("a model without a scale has %v, %v", older.Scale, err)
+		delete(model.Graph.Initializers, models.OpenDeviation)
+		if older, err := FromModel(model); err != nil || older.Scale != 0 || older.Apart() != defaultDeviation {
+			t.Errorf("a model without scale and deviation has %v and %v, %v", older.Scale, older.Apart(), err)
 		}
 		near(t, "W", full(got.W), full(m.W))
 		session, err := eng.Load(model)
@@ -376,6 +378,43 @@ func TestModel(t *testing.T) {
 		gotTheta, gotBias := b.rows(b.Mean)
 		near(t, "heads", gotTheta.RawMatrix().Data, wantTheta.RawMatrix().Data)
 		near(t, "biases", gotBias, wantBias)
+	}
+}
+
+// TestDeadUnit: a corpus of which a feature is the same in all images has a model that can be read again, with moments of the other
+// features as they are without it.
+func TestDeadUnit(t *testing.T) {
+	ref, p, _ := load(t)
+	const dead = 1
+	var features []float32
+	for _, h := range ref.H {
+		row := narrow(h)
+		row[dead] = 0.25
+		features = append(features, row...)
+	}
+	d := len(p.Centre)
+	c, err := NewCoordinates(features, d, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := c.Rows(features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &Predictor{Coordinates: *c, Scalars: p.Scalars, Widening: 1}
+	if q.Moments, q.Known, err = NewMoments(rows, d, ref.Y, 5); err != nil {
+		t.Fatal(err)
+	}
+	model, err := q.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := FromModel(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := got.W.At(dead, dead); !(v > 0 && v < 1e-4*mat.Trace(got.W)) {
+		t.Errorf("the variance of the feature is %v, of %v in all", v, mat.Trace(got.W))
 	}
 }
 

@@ -102,36 +102,112 @@ func (s *Sampling) calibration() error {
 	return nil
 }
 
-// calibrate takes the calibration points of uploads of class means, all of them, as they choose nothing. A classifier for one client
-// has the sets of that client's points alone.
+// calibrate takes the calibration points of uploads of class means. In open scope every second one of each client, at random, is for
+// prediction sets, and the others choose temperature and penalty (posterior.Calibration); all are for sets where half of them would not
+// prove the level, and none where all would not. In closed scope nothing is chosen. A classifier for one client has that client's points
+// alone.
 func (s *Sampling) calibrate() error {
 	r := s.round
+	all, half, rest := r.points()
+	if len(all) > 0 && r.open != nil {
+		f, err := s.means.Form()
+		if err != nil {
+			return err
+		}
+		if f.Open {
+			level := cmp.Or(r.Level, Level)
+			switch {
+			case r.Level < 0 || r.Level == 0 && r.design.Enough(r.counts(all), level) != nil:
+				half, rest = nil, all
+			case r.design.Enough(r.counts(half), level) != nil:
+				half, rest = all, nil
+			}
+			if err := s.choose(rest); err != nil {
+				return err
+			}
+			all = half
+		}
+	}
 	if r.Level < 0 {
 		return nil
 	}
-	counts, total := make([]int, r.classes()), 0
-	own := func(u Upload) bool { return u.Calibration != nil && (r.For == "" || r.For == u.Client) }
-	for _, u := range r.Uploads {
-		if own(u) {
-			total += u.Calibration.N
-			for _, y := range u.Calibration.Y {
-				counts[y]++
+	if ok, err := r.enough(r.counts(all), "make uploads with more (fmp-edge compress --calibrate)"); !ok {
+		return err
+	}
+	s.hold(all)
+	return nil
+}
+
+// points returns the calibration points of uploads of class means, and both halves, of every second one of each client.
+func (r *Round) points() (all, half, rest []calibrationPoint) {
+	for m, u := range r.Uploads {
+		if u.Calibration == nil || r.For != "" && r.For != u.Client {
+			continue
+		}
+		for i, at := range rng.New(r.Seed, stream, "choice", u.Client).Perm(u.Calibration.N) {
+			p := calibrationPoint{u.Calibration.Features(i), int(u.Calibration.Y[i]), m}
+			if all = append(all, p); at%2 == 0 {
+				half = append(half, p)
+			} else {
+				rest = append(rest, p)
 			}
 		}
 	}
-	if ok, err := r.enough(counts, "make uploads with more (fmp-edge compress --calibrate)"); !ok {
+	return all, half, rest
+}
+
+// hold keeps points for sets, of mostScored at most those of some clients.
+func (s *Sampling) hold(points []calibrationPoint) {
+	share := min(1, float64(mostScored)/float64(len(points)))
+	held := map[int]bool{}
+	for m, u := range s.round.Uploads {
+		held[m] = rng.New(s.round.Seed, stream, "sets", u.Client).Float64() < share
+	}
+	for _, p := range points {
+		if held[p.client] {
+			s.held = append(s.held, p)
+		}
+	}
+}
+
+// counts returns the number of points of each class.
+func (r *Round) counts(points []calibrationPoint) []int {
+	out := make([]int, r.classes())
+	for _, p := range points {
+		out[p.class]++
+	}
+	return out
+}
+
+// choose gives the posterior the points that choose temperature and penalty.
+func (s *Sampling) choose(points []calibrationPoint) error {
+	if len(points) == 0 {
+		return nil
+	}
+	h, err := s.round.softened(points)
+	if err != nil {
 		return err
 	}
-	share := min(1, float64(mostScored)/float64(total))
-	for m, u := range r.Uploads {
-		if !own(u) || rng.New(r.Seed, stream, "sets", u.Client).Float64() >= share {
-			continue
-		}
-		for i := range u.Calibration.N {
-			s.held = append(s.held, calibrationPoint{u.Calibration.Features(i), int(u.Calibration.Y[i]), m})
-		}
+	c := &posterior.Calibration{Features: h}
+	for _, p := range points {
+		c.Labels, c.Client = append(c.Labels, p.class), append(c.Client, p.client)
 	}
-	return nil
+	return s.means.Calibrate(c)
+}
+
+// softened returns the feature rows behind calibration points of softened features.
+func (r *Round) softened(points []calibrationPoint) ([]float32, error) {
+	centre, radius := r.Graph.Graph.Initializers[models.ConjCentre], r.Graph.Graph.Initializers[models.ConjRadius]
+	if centre == nil || radius == nil || centre.DType != onnx.Float32 || radius.DType != onnx.Float32 || centre.Len() != r.Client.Dx ||
+		radius.Len() != 1 {
+		return nil, fmt.Errorf("pool: the client graph has no centre and radius of its features (%s, %s), and calibration points want them: "+
+			"give the graph of fmp fuse", models.ConjCentre, models.ConjRadius)
+	}
+	var h []float32
+	for _, c := range points {
+		h = append(h, features(c.row, centre.F32(), float64(radius.F32()[0]))...)
+	}
+	return h, nil
 }
 
 // features returns feature rows that have softened features z, of centre c and radius r: z = (h - c)/sqrt(1 + |h - c|²/r²) is solved for h.
@@ -156,15 +232,9 @@ func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
 	if len(s.held) == 0 || r.Client.K > 0 { // the heads' own coordinates
 		return nil
 	}
-	centre, radius := r.Graph.Graph.Initializers[models.ConjCentre], r.Graph.Graph.Initializers[models.ConjRadius]
-	if centre == nil || radius == nil || centre.DType != onnx.Float32 || radius.DType != onnx.Float32 || centre.Len() != r.Client.Dx ||
-		radius.Len() != 1 {
-		return fmt.Errorf("pool: the client graph has no centre and radius of its features (%s, %s), and calibration points want them: give "+
-			"the graph of fmp fuse", models.ConjCentre, models.ConjRadius)
-	}
-	var h []float32
-	for _, c := range s.held {
-		h = append(h, features(c.row, centre.F32(), float64(radius.F32()[0]))...)
+	h, err := r.softened(s.held)
+	if err != nil {
+		return err
 	}
 	rows, err := p.Rows(ctx, h)
 	if err != nil {

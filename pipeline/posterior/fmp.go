@@ -36,9 +36,11 @@ type Input struct {
 	Alike bool
 	// Honesty makes each sample draw which clients are honest, and use only their class means.
 	Honesty bool
-	Seed    uint64 // the run's seed, and
-	Stream  string // the round's name in it: two rounds of one run need two names
-	Threads int    // goroutines at most; 0: one a processor. Samples do not depend on it.
+	// Calibration holds images by which a round in open scope chooses its temperature and the penalty of its fits; nil: none.
+	Calibration *Calibration
+	Seed        uint64 // the run's seed, and
+	Stream      string // the round's name in it: two rounds of one run need two names
+	Threads     int    // goroutines at most; 0: one a processor. Samples do not depend on it.
 }
 
 // FMP is the federated martingale posterior of a round of class means: sample s is the limit of the head fitted to infinitely many
@@ -84,6 +86,9 @@ func New(in Input) (*FMP, error) {
 			t.c = s.C
 		}
 	}
+	if in.Calibration != nil {
+		return t, t.Calibrate(in.Calibration)
+	}
 	return t, nil
 }
 
@@ -96,14 +101,11 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 	var e Ensemble
 	var seen *point.Set // the class means that intervals condition on
 	var judged *Judgement
+	var by *chosen
 	if t.in.Honesty {
-		f, e, judged, err = t.honestHeads(ctx, f)
+		by, e, judged, err = t.honestHeads(ctx, f)
 	} else if seen, err = f.pool(nil, func(int) bool { return true }); err == nil {
-		if e, err = t.part.made(f.LatentSize()/t.c+1, t.c); err == nil && e == nil {
-			from, to := t.part.of(t.in.Samples)
-			size := f.LatentSize()
-			e, err = f.Heads(ctx, seen, t.Latents(f)[from*size:to*size], to-from)
-		}
+		by, e, err = t.heads(ctx, f, seen)
 	}
 	if err != nil {
 		return nil, err
@@ -111,7 +113,13 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 	if judged != nil { // intervals condition on one set of clients: those more likely honest than not
 		seen = judged.trusted
 	}
-	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, UploadBytes: f.Bytes(), Diagnostics: f.diagnostics}
+	temperature := 1.0
+	if t.part.To == 0 { // all samples
+		e, temperature = by.temper(e)
+	}
+	f = by.form
+	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, UploadBytes: f.Bytes(),
+		Diagnostics: by.diagnostics(temperature)}
 	a, err := t.apart()
 	if err != nil {
 		return nil, err
@@ -121,9 +129,26 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	if t.in.Samples > 1 {
-		r.Intervals = &conjugateIntervals{f.Conjugate, sample.Drawn{Seen: seen, Heads: e, Latent: t.Latents(f), Uniform: t.strata()}}
+		r.Intervals = &conjugateIntervals{f.Conjugate, sample.Drawn{Seen: seen, Heads: e, Latent: t.Latents(f), Uniform: t.strata(),
+			Temperature: temperature}}
 	}
 	return r, nil
+}
+
+// heads returns the samples of a round whose clients are not judged, and the form that they are of.
+func (t *FMP) heads(ctx context.Context, f *Form, seen *point.Set) (*chosen, Ensemble, error) {
+	by, err := t.calibrated(ctx, f, nil, seen)
+	if err != nil {
+		return nil, nil, err
+	}
+	f = by.form
+	e, err := t.part.made(f.LatentSize()/t.c+1, t.c)
+	if err == nil && e == nil {
+		from, to := t.part.of(t.in.Samples)
+		size := f.LatentSize()
+		e, err = f.Heads(ctx, seen, t.Latents(f)[from*size:to*size], to-from)
+	}
+	return by, e, err
 }
 
 // Latents returns the latents of a predictor, one per sample; with Input.NoLatent, a single latent of zeros.

@@ -24,7 +24,7 @@ type Judgement struct {
 
 // honestHeads returns FMP's samples, each given the uploads of the clients that are honest in it (package honesty). Where every
 // client is honest in every sample they equal FMP's samples without this model.
-func (t *FMP) honestHeads(ctx context.Context, f *Form) (*Form, Ensemble, *Judgement, error) {
+func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Judgement, error) {
 	c, err := t.claims()
 	if err != nil {
 		return nil, nil, nil, err
@@ -47,6 +47,14 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*Form, Ensemble, *Judge
 	if f, err = t.among(f, j); err != nil {
 		return nil, nil, nil, err
 	}
+	if j.trusted, err = f.pool(&u, func(m int) bool { return j.Honest[m] >= 0.5 }); err != nil {
+		return nil, nil, nil, err
+	}
+	by, err := t.calibrated(ctx, f, j, j.trusted)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	f = by.form
 	out, err := t.part.made(f.LatentSize()/t.c+1, t.c)
 	if err != nil {
 		return nil, nil, nil, err
@@ -83,8 +91,7 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*Form, Ensemble, *Judge
 			}
 		}
 	}
-	j.trusted, err = f.pool(&u, func(m int) bool { return j.Honest[m] >= 0.5 })
-	return f, out, j, err
+	return by, out, j, nil
 }
 
 // judge returns the posterior's view of the clients, given the uploads with the masses that count.

@@ -282,6 +282,8 @@ type Drawn struct {
 	Seen            *point.Set
 	Heads           []erm.Theta
 	Latent, Uniform []float32
+	// Temperature is that by which Heads were divided since they were drawn (Refit); 0: none.
+	Temperature float64
 }
 
 // Intervals returns the ends, n x C each, of intervals of the given level for the class probabilities in the limit of infinite

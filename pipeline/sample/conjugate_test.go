@@ -191,11 +191,11 @@ func TestConjugateIntervals(t *testing.T) {
 	for i, j := range rng.New(1, "strata").Perm(samples) {
 		uniform[i] = (float32(j) + 0.5) / samples
 	}
-	low, high, err := k.Intervals(ctx, Drawn{seen, nil, latent, uniform}, test.Features, 0.9)
+	low, high, err := k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform}, test.Features, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
-	graph, err := k.IntervalGraph(ctx, Drawn{seen, nil, latent, uniform}, 0.9)
+	graph, err := k.IntervalGraph(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform}, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestConjugateIntervals(t *testing.T) {
 			t.Fatalf("element %d: the graph gives %v to %v, the predictor %v to %v", i, a, b, low[at], high[at])
 		}
 	}
-	wideLow, wideHigh, err := k.Intervals(ctx, Drawn{seen, nil, latent, uniform}, test.Features, 0.99)
+	wideLow, wideHigh, err := k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform}, test.Features, 0.99)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,8 @@ func TestConjugateIntervals(t *testing.T) {
 	if share := float64(held) / float64(len(p.P)); share < 0.8 {
 		t.Errorf("intervals stated to hold 90%% hold %.2f of what the classes' means would give", share)
 	}
-	if _, _, err := k.Intervals(ctx, Drawn{seen, nil, latent[:k.LatentSize()], uniform[:1]}, test.Features, 0.9); err == nil ||
+	one := Drawn{Seen: seen, Latent: latent[:k.LatentSize()], Uniform: uniform[:1]}
+	if _, _, err := k.Intervals(ctx, one, test.Features, 0.9); err == nil ||
 		!strings.Contains(err.Error(), "2 samples") {
 		t.Errorf("error %v does not say how many samples intervals take", err)
 	}

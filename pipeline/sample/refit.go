@@ -418,7 +418,14 @@ func (f *Refit) IntervalGraph(ctx context.Context, d Drawn, level float64) (*onn
 	if err != nil {
 		return nil, err
 	}
-	return models.HeadIntervals(f.model, tensor(d.Heads), tensor(spread), width)
+	wide := tensor(spread)
+	// Heads whose temperature is above 1 are too close to each other for their probabilities, which is no reason for narrower intervals.
+	if t := d.Temperature; t > 0 && t < 1 {
+		for i := range wide.F32() {
+			wide.F32()[i] /= float32(t)
+		}
+	}
+	return models.HeadIntervals(f.model, tensor(d.Heads), wide, width)
 }
 
 // tensor returns heads as [S, k+1, C] in float32.

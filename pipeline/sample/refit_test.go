@@ -81,11 +81,11 @@ func TestRefit(t *testing.T) {
 
 	// The graph of a round gives the ends that the predictor gives, which hold the heads' mean log odds, and lie wider apart with more doubt.
 	uniform := make([]float32, samples)
-	low, high, err := f.Intervals(ctx, Drawn{seen, all, latent, uniform}, test.Features, 0.9)
+	low, high, err := f.Intervals(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, test.Features, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
-	graph, err := f.IntervalGraph(ctx, Drawn{seen, all, latent, uniform}, 0.9)
+	graph, err := f.IntervalGraph(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +107,19 @@ func TestRefit(t *testing.T) {
 		t.Error("the graph's coordinates are not the predictor's")
 	}
 	doubtful := &Refit{Conjugate: k, Penalty: 10, Doubt: 9}
-	wideLow, wideHigh, err := doubtful.Intervals(ctx, Drawn{seen, all, latent, uniform}, test.Features, 0.9)
+	wideLow, wideHigh, err := doubtful.Intervals(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, test.Features, 0.9)
 	if err != nil {
 		t.Fatal(err)
+	}
+	type ends struct{ low, high []float64 }
+	cooled := map[float64]ends{}
+	for _, at := range []float64{0.5, 2} {
+		var e ends
+		d := Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform, Temperature: at}
+		if e.low, e.high, err = f.Intervals(ctx, d, test.Features, 0.9); err != nil {
+			t.Fatal(err)
+		}
+		cooled[at] = e
 	}
 	single := make([]*metric.Probabilities, samples)
 	for s := range single {
@@ -118,7 +128,7 @@ func TestRefit(t *testing.T) {
 		}
 	}
 	odds := func(p float64) float64 { return math.Log(p / (1 - p)) }
-	var width, wide float64
+	var width, wide, reach, hotter float64
 	for i := range low {
 		middle := 0.0
 		for _, p := range single {
@@ -133,8 +143,17 @@ func TestRefit(t *testing.T) {
 				t.Fatalf("%s %d of the graph is %v; want %v", name, i, got, v)
 			}
 		}
+		// Above 1 a temperature narrows nothing; half of it spreads logits twice as far.
+		if cooled[2].low[i] != low[i] || cooled[2].high[i] != high[i] {
+			t.Fatalf("interval %d at temperature 2 is %v to %v; want %v to %v", i, cooled[2].low[i], cooled[2].high[i], low[i], high[i])
+		}
+		reach += odds(high[i]) - odds(low[i])
+		hotter += odds(cooled[0.5].high[i]) - odds(cooled[0.5].low[i])
 		width += high[i] - low[i]
 		wide += wideHigh[i] - wideLow[i]
+	}
+	if !(hotter > 1.9*reach && hotter < 2.1*reach) {
+		t.Errorf("log odds of intervals are %v wide in all, at half the temperature %v", reach, hotter)
 	}
 	if !(wide > 1.2*width) {
 		t.Errorf("intervals of %v in all with doubt 1, of %v with 9", width, wide)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -21,10 +22,31 @@ func (b *Bank) Partition(r *rand.Rand, m, n int, alpha float64) ([][]int, error)
 	return clients, err
 }
 
-// draw is Partition with, in addition, extra rows that no client holds, uniform over the remaining ones.
-func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64, extra int) (clients [][]int, rest []int, err error) {
+// PartitionBeside is Partition with further rows of each client, drawn from its own proportions once all clients have theirs: the clients
+// are those of Partition.
+func (b *Bank) PartitionBeside(r *rand.Rand, m, n, beside int, alpha float64) (clients, further [][]int, err error) {
+	d, err := b.drawer(r, m, n, alpha, m*beside)
+	if err != nil {
+		return nil, nil, err
+	}
+	clients = d.clients(m, n, alpha)
+	for k := range clients {
+		further = append(further, d.rows(d.shares[k], beside))
+	}
+	return clients, further, nil
+}
+
+// drawer draws rows without replacement.
+type drawer struct {
+	r      *rand.Rand
+	left   [][]int     // rows of each class not yet taken
+	shares [][]float64 // class proportions of each client
+}
+
+// drawer checks that a bank has enough rows for m clients of n points each, and extra ones.
+func (b *Bank) drawer(r *rand.Rand, m, n int, alpha float64, extra int) (*drawer, error) {
 	if m < 1 || n < 1 || extra < 0 || alpha < 0 || math.IsNaN(alpha) || math.IsInf(alpha, 0) {
-		return nil, nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are 1 and more clients and points, "+
+		return nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are 1 and more clients and points, "+
 			"and no negative number", m, n, alpha, extra)
 	}
 	have := 0
@@ -32,55 +54,69 @@ func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64, extra int) (clients [
 		have += len(p)
 	}
 	if m > (have-extra)/n {
-		return nil, nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and this part of the data has %d: "+
+		return nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and this part of the data has %d: "+
 			"lower federation.clients or federation.points, or enlarge the part in dataset.splits", m, n, extra, m*n+extra, have)
 	}
-	left := make([][]int, b.C) // rows of each class not yet taken
+	d := &drawer{r: r, left: make([][]int, b.C)}
 	for c, p := range b.pools {
-		left[c] = append([]int(nil), p...)
+		d.left[c] = append([]int(nil), p...)
 	}
-	take := func(c int) int {
-		i := r.IntN(len(left[c]))
-		last := len(left[c]) - 1
-		row := left[c][i]
-		left[c][i] = left[c][last]
-		left[c] = left[c][:last]
-		return row
+	return d, nil
+}
+
+// clients draws the rows of m clients.
+func (d *drawer) clients(m, n int, alpha float64) [][]int {
+	out := make([][]int, m)
+	for k := range out {
+		p := make([]float64, len(d.left))
+		proportions(d.r, alpha, p)
+		d.shares = append(d.shares, p)
+		out[k] = d.rows(p, n)
 	}
-	p := make([]float64, b.C)
-	q := make([]float64, b.C)
-	clients = make([][]int, m)
-	for k := range clients {
-		proportions(r, alpha, p)
-		rows := make([]int, n)
-		for i := range rows {
-			c := categorical(r, p)
-			if len(left[c]) == 0 {
-				var mass float64
-				for j := range q {
-					if q[j] = 0; len(left[j]) > 0 {
-						q[j] = p[j]
-					}
-					mass += q[j]
+	return out
+}
+
+// rows draws n rows of class proportions p.
+func (d *drawer) rows(p []float64, n int) []int {
+	out := make([]int, n)
+	q := make([]float64, len(p))
+	for i := range out {
+		c := categorical(d.r, p)
+		if len(d.left[c]) == 0 {
+			var mass float64
+			for j := range q {
+				if q[j] = 0; len(d.left[j]) > 0 {
+					q[j] = p[j]
 				}
-				if mass < 1e-12 {
-					for j := range q {
-						if len(left[j]) > 0 {
-							q[j] = 1
-						}
-					}
-				}
-				c = categorical(r, q)
+				mass += q[j]
 			}
-			rows[i] = take(c)
+			if mass < 1e-12 {
+				for j := range q {
+					if len(d.left[j]) > 0 {
+						q[j] = 1
+					}
+				}
+			}
+			c = categorical(d.r, q)
 		}
-		clients[k] = rows
+		i0 := d.r.IntN(len(d.left[c]))
+		last := len(d.left[c]) - 1
+		out[i] = d.left[c][i0]
+		d.left[c][i0] = d.left[c][last]
+		d.left[c] = d.left[c][:last]
 	}
+	return out
+}
+
+// draw is Partition with, in addition, extra rows that no client holds, uniform over the remaining ones.
+func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64, extra int) (clients [][]int, rest []int, err error) {
+	d, err := b.drawer(r, m, n, alpha, extra)
+	if err != nil {
+		return nil, nil, err
+	}
+	clients = d.clients(m, n, alpha)
 	if extra > 0 {
-		var all []int
-		for _, l := range left {
-			all = append(all, l...)
-		}
+		all := slices.Concat(d.left...)
 		for i := range extra {
 			j := i + r.IntN(len(all)-i)
 			all[i], all[j] = all[j], all[i]

@@ -2,6 +2,7 @@ package task
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +62,37 @@ func TestPartitionNeverSharesARow(t *testing.T) {
 				t.Errorf("%d rows; want %d", len(seen), tc.m*tc.n)
 			}
 		})
+	}
+}
+
+// TestPartitionBeside: the clients are those of Partition; further rows are of the clients' own classes, none of them twice.
+func TestPartitionBeside(t *testing.T) {
+	b := bank(t, 100, 10)
+	want, err := b.Partition(rng.New(1, "beside"), 10, 20, 0.001)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, further, err := b.PartitionBeside(rng.New(1, "beside"), 10, 20, 5, 0.001)
+	if err != nil || !cmp.Equal(rows, want) {
+		t.Fatalf("clients are not those of Partition (%v)", err)
+	}
+	seen := map[int]bool{}
+	for m, own := range further {
+		if len(own) != 5 {
+			t.Fatalf("client %d has %d further rows", m, len(own))
+		}
+		for _, i := range append(slices.Clone(rows[m]), own...) {
+			if seen[i] {
+				t.Fatalf("row %d twice", i)
+			}
+			seen[i] = true
+			if b.Labels[i] != b.Labels[rows[m][0]] {
+				t.Errorf("client %d of one class has a row of class %d", m, b.Labels[i])
+			}
+		}
+	}
+	if _, _, err := b.PartitionBeside(rng.New(1), 10, 90, 11, 0); err == nil || !strings.Contains(err.Error(), "need 1010") {
+		t.Errorf("too few rows: %v", err)
 	}
 }
 

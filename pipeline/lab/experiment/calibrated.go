@@ -84,10 +84,10 @@ func (r *running) calibrate(ctx context.Context, clients []*point.Set, stream st
 		all, rest = append(all, whole), append(rest, part)
 	}
 	var err error
-	if out.task, err = k.task(ctx, r.Config, all, stream, r.inner); err != nil {
+	if out.task, err = k.task(ctx, r.Config, all, stream, r.inner, nil); err != nil {
 		return nil, err
 	}
-	out.held.Task, err = k.task(ctx, r.Config, rest, stream, r.inner)
+	out.held.Task, err = k.task(ctx, r.Config, rest, stream, r.inner, nil)
 	return out, err
 }
 

@@ -24,7 +24,7 @@ func TestCalibrated(t *testing.T) {
 	c.Federation.Points, c.Scores.Coverage, c.Scores.Hindsight = 25, false, true
 	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: at}
 	r := &running{Config: c, data: d, tools: k, inner: 1}
-	rows, stream, err := c.draw(d.Clients, Partition{}, 0)
+	rows, _, stream, err := c.draw(d.Clients, Partition{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

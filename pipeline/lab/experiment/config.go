@@ -75,6 +75,7 @@ type Posterior struct {
 	Samples   int    `yaml:"samples" json:"samples" default:"20" allowed:"1..10000" doc:"number S of posterior samples"`
 	BNN       string `yaml:"bnn" json:"bnn" default:"hmc" allowed:"hmc|laplace" doc:"sampler of the Gaussian-prior posteriors"`
 	Scope     string `yaml:"scope" json:"scope" default:"auto" allowed:"auto|closed|open" doc:"form of FMP: closed (the corpus has the tasks' classes), open (it lacks them), or auto: open where the uploads lie outside what the corpus's classes span"`
+	Calibrate int    `yaml:"calibrate,omitempty" json:"calibrate,omitempty" default:"0" allowed:"0..1000" doc:"open scope: further images of each client, its calibration points, by which FMP chooses temperature and penalty; class means do not have them"`
 	Consensus string `yaml:"consensus" json:"consensus" default:"diagonal" allowed:"diagonal|full" doc:"precision of the consensus methods; full is shrunk"`
 }
 
@@ -140,13 +141,7 @@ func (c *Config) Validate() error {
 			fail("federation.alpha", c.Federation.Alpha, "different numbers", "give each once")
 		}
 	}
-	if c.Tuning.Classes != "" && !c.OpenScope() {
-		fail("tuning.classes", c.Tuning.Classes, "open scope (corpus.dataset or corpus.classes)",
-			"leave it empty: in closed scope tuning tasks are of the corpus's classes")
-	}
-	if (c.Protocol == "tuned" || c.Protocol == "both") && s.Corpus == 0 {
-		fail("protocol", c.Protocol, "shared or calibrated where dataset.splits.corpus is 0", "give the corpus a part: tuning needs it")
-	}
+	c.checkScope(fail)
 	for i, m := range c.Methods {
 		if m == "" || slices.Contains(c.Methods[:i], m) {
 			fail("methods", c.Methods, "different names", "give each once")
@@ -158,6 +153,21 @@ func (c *Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkScope fails for settings that do not go with the scope or the protocol of a run.
+func (c *Config) checkScope(fail func(key string, value any, allowed, next string)) {
+	if c.Tuning.Classes != "" && !c.OpenScope() {
+		fail("tuning.classes", c.Tuning.Classes, "open scope (corpus.dataset or corpus.classes)",
+			"leave it empty: in closed scope tuning tasks are of the corpus's classes")
+	}
+	if (c.Protocol == "tuned" || c.Protocol == "both") && c.Dataset.Splits.Corpus == 0 {
+		fail("protocol", c.Protocol, "shared or calibrated where dataset.splits.corpus is 0", "give the corpus a part: tuning needs it")
+	}
+	if c.Posterior.Calibrate > 0 && (c.Protocol != "shared" || !c.OpenScope()) {
+		fail("posterior.calibrate", c.Posterior.Calibrate, "0 with another protocol than shared, and in closed scope",
+			"calibration points choose the temperature themselves, where the corpus lacks the classes")
+	}
 }
 
 // Partition is one way to spread classes over clients.

@@ -47,6 +47,10 @@ func TestValidateNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 		{"no alpha", func(c *Config) { c.Federation.Partition, c.Federation.Alpha = "both", nil }, []string{"federation.alpha"}},
 		{"tuned without corpus", func(c *Config) { c.Protocol, c.Dataset.Splits.Corpus = "tuned", 0 }, []string{"protocol", "corpus"}},
 		{"method twice", func(c *Config) { c.Methods = []string{"FMP", "FMP"} }, []string{"methods"}},
+		{"calibration points in closed scope", func(c *Config) { c.Posterior.Calibrate = 5 },
+			[]string{"posterior.calibrate is 5", "closed scope"}},
+		{"tuned calibration points", func(c *Config) { c.Posterior.Calibrate, c.Corpus.Dataset, c.Protocol = 5, "mnist", "tuned" },
+			[]string{"posterior.calibrate"}},
 		{"two mistakes", func(c *Config) { c.Seeds, c.Protocol = 0, "x" }, []string{"seeds", "protocol"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -132,11 +132,11 @@ func parseDetail(b []byte) (*Detail, error) {
 func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	c := p.Config
 	first := c.Partitions()[0]
-	rows, stream, err := c.draw(p.Data.Clients, first, 0)
+	rows, beside, stream, err := c.draw(p.Data.Clients, first, 0)
 	if err != nil {
 		return nil, err
 	}
-	t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, threads)
+	t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, threads, calibration(p.Data.Clients, beside))
 	if err != nil {
 		return nil, err
 	}

@@ -38,11 +38,11 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 	k := &keeper{Prepared: p, dir: dir, tuned: tuned, features: features, manifest: f}
 	var out []string
 	for _, part := range c.Partitions() {
-		rows, stream, err := c.draw(p.Data.Clients, part, 0)
+		rows, beside, stream, err := c.draw(p.Data.Clients, part, 0)
 		if err != nil {
 			return nil, err
 		}
-		t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, c.threads())
+		t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, c.threads(), calibration(p.Data.Clients, beside))
 		if err != nil {
 			return nil, err
 		}

@@ -36,7 +36,7 @@ func TestWithoutACorpus(t *testing.T) {
 	for i := range 320 {
 		rows[i%4] = append(rows[i%4], i)
 	}
-	task, err := k.task(t.Context(), c, d.Clients.Clients(rows), "test", 1)
+	task, err := k.task(t.Context(), c, d.Clients.Clients(rows), "test", 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

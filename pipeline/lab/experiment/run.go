@@ -250,11 +250,11 @@ func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter)
 		return err
 	}
 	t, err := g.prepare(func() (*rival.Task, error) {
-		rows, stream, err := r.draw(r.data.Clients, g.partition, g.repeat)
+		rows, beside, stream, err := r.draw(r.data.Clients, g.partition, g.repeat)
 		if err != nil {
 			return nil, err
 		}
-		return r.tools.task(ctx, r.Config, r.data.Clients.Clients(rows), stream, r.inner)
+		return r.tools.task(ctx, r.Config, r.data.Clients.Clients(rows), stream, r.inner, calibration(r.data.Clients, beside))
 	})
 	if err != nil {
 		return err
@@ -352,21 +352,39 @@ func (d *Data) known(c Config, moments bool) (*rival.Corpus, error) {
 
 // Task returns the task of clients who hold the given rows of the clients' part, with everything that the methods of a run read.
 func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*rival.Task, error) {
-	return p.Tools.task(ctx, p.Config, p.Data.Clients.Clients(rows), stream, p.Config.threads())
+	return p.Tools.task(ctx, p.Config, p.Data.Clients.Clients(rows), stream, p.Config.threads(), nil)
 }
 
-// draw returns the task of a partition and a repeat: the rows of the clients' part that each client holds, and the name of the
-// task's stream.
-func (c *Config) draw(bank *task.Bank, p Partition, repeat int) (rows [][]int, stream string, err error) {
+// draw returns the task of a partition and a repeat: the rows of the clients' part that each client holds, those of its calibration points,
+// and the name of the task's stream.
+func (c *Config) draw(bank *task.Bank, p Partition, repeat int) (rows, beside [][]int, stream string, err error) {
 	stream = fmt.Sprintf("%s/%d", p.Name(), repeat)
-	rows, err = bank.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, p.Alpha)
-	return rows, stream, err
+	rows, beside, err = bank.PartitionBeside(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points,
+		c.Posterior.Calibrate, p.Alpha)
+	return rows, beside, stream, err
+}
+
+// calibration returns the calibration points of clients that hold the given rows for it; nil where none has any.
+func calibration(bank *task.Bank, beside [][]int) *posterior.Calibration {
+	out := &posterior.Calibration{}
+	for m, own := range beside {
+		for _, i := range own {
+			out.Features = append(out.Features, bank.Row(i)...)
+			out.Labels, out.Client = append(out.Labels, bank.Labels[i]), append(out.Client, m)
+		}
+	}
+	if len(out.Labels) == 0 {
+		return nil
+	}
+	return out
 }
 
 // task computes the clients' uploads and returns their task.
-func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*rival.Task, error) {
+func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int,
+	by *posterior.Calibration) (*rival.Task, error) {
 	in := rival.Input{
-		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
+		Calibration: by, Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples,
+		Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
 		NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
 		Corpus: k.known, Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream,
 		Threads: threads,

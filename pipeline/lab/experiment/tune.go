@@ -234,7 +234,7 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 		if err != nil {
 			return nil, err
 		}
-		t, err := tools.task(ctx, c, s.Bank.Clients(drawn.Rows), stream, threads)
+		t, err := tools.task(ctx, c, s.Bank.Clients(drawn.Rows), stream, threads, nil)
 		if err != nil {
 			return nil, err
 		}

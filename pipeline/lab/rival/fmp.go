@@ -40,7 +40,11 @@ var fmp = method{
 		if all == nil {
 			return r, nil
 		}
-		of, err := f.IntervalLimit(ctx, all)
+		own, ok := r.Coordinates.(posterior.Conjugate) // of the penalty that the round chose
+		if !ok {
+			return nil, fmt.Errorf("limit of infinite data: coordinates %T", r.Coordinates)
+		}
+		of, err := own.IntervalLimit(ctx, all)
 		if err != nil {
 			return nil, fmt.Errorf("limit of infinite data: %w", err)
 		}

@@ -48,6 +48,8 @@ type Input struct {
 	// available rows, softened. Both are nil without Open, and SoftLimits where coverage is not measured.
 	Soft       []*point.Set
 	SoftLimits *point.Set
+	// Calibration holds images by which FMP chooses in open scope; nil: none.
+	Calibration *posterior.Calibration
 	// Moments holds each client's moments of the features as Embedded has them, which FMP reads where there is neither Conjugate nor Open.
 	// Kappa is the prior of its temperature; zero: unknown.
 	Moments  []discriminant.Client
@@ -360,8 +362,8 @@ func NewTask(in Input) (*Task, error) {
 		var err error
 		if t.means, err = posterior.New(posterior.Input{
 			Conjugate: in.Conjugate, ClassMeans: in.ClassMeans, Open: in.Open, Soft: in.Soft, Scope: in.Scope, Samples: in.Latents,
-			NoLatent: in.NoLatent,
-			Honesty:  in.Honesty, Seed: in.Seed, Stream: in.Stream, Threads: in.Threads,
+			NoLatent: in.NoLatent, Calibration: in.Calibration,
+			Honesty: in.Honesty, Seed: in.Seed, Stream: in.Stream, Threads: in.Threads,
 		}); err != nil {
 			return nil, err
 		}

@@ -1,5 +1,6 @@
-// Package scale learns how much of the uncertainty of its own fit an open predictor's posterior samples have (sample.Refit), by leaving
-// classes out: moments come from half of the corpus's classes, tasks from the other half.
+// Package scale learns how much of the uncertainty of its own fit an open predictor's posterior samples have (sample.Refit), and how far
+// the best temperatures of tasks lie apart, by leaving classes out: moments come from half of the corpus's classes, tasks from the other
+// half.
 package scale
 
 import (
@@ -50,20 +51,24 @@ var (
 	grid = []float64{0, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 1, 2}
 )
 
+// Bounds on the deviation of log temperatures: fewer tasks than there are do not tell it apart from none.
+const leastDeviation, mostDeviation = 0.05, 0.5
+
 // Learn returns the scale of least mean NLL plus joint NLL over tasks on classes left out, which training of the scalars minimises too:
-// that of the parabola through the best value tried and its neighbours.
-func Learn(ctx context.Context, p *open.Predictor, c Config) (float64, error) {
+// that of the parabola through the best value tried and its neighbours. The deviation is that of the log of the tasks' best temperatures
+// from 0, the temperature of the scalars: the mean square less the mean sampling variance of the tasks' images.
+func Learn(ctx context.Context, p *open.Predictor, c Config) (scale, deviation float64, err error) {
 	tasks := c.Tasks
 	if tasks == 0 {
 		tasks = 24
 	}
-	losses := make([][]float64, tasks)
+	losses, cooled := make([][]float64, tasks), make([][]sample.Cooled, tasks)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, c.Workers))
 	done := make(chan struct{}, tasks)
 	for i := range tasks {
 		g.Go(func() (err error) {
-			if losses[i], err = c.losses(ctx, p, rng.New(c.Seed, "open", "scale", i), alphas[i%len(alphas)]); err != nil {
+			if losses[i], cooled[i], err = c.losses(ctx, p, rng.New(c.Seed, "open", "scale", i), alphas[i%len(alphas)]); err != nil {
 				return fmt.Errorf("scale of the posterior, task %d: %w", i, err)
 			}
 			done <- struct{}{}
@@ -74,7 +79,7 @@ func Learn(ctx context.Context, p *open.Predictor, c Config) (float64, error) {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	mean := make([]float64, len(grid))
 	for _, row := range losses {
@@ -82,7 +87,30 @@ func Learn(ctx context.Context, p *open.Predictor, c Config) (float64, error) {
 			mean[j] += v / float64(tasks)
 		}
 	}
-	return best(grid, mean), nil
+	scale = best(grid, mean)
+	return scale, apart(cooled, nearest(grid, scale)), nil
+}
+
+// nearest returns the place of the value of the grid that is nearest to v.
+func nearest(grid []float64, v float64) (at int) {
+	for j, g := range grid {
+		if math.Abs(g-v) < math.Abs(grid[at]-v) {
+			at = j
+		}
+	}
+	return at
+}
+
+// apart returns the deviation of the log temperatures of tasks from 0, at place k of the grid. Tasks whose images tell nothing of their
+// temperature do not count.
+func apart(tasks [][]sample.Cooled, k int) float64 {
+	var square, n float64
+	for _, row := range tasks {
+		if t := row[k]; !math.IsInf(t.Variance, 0) {
+			square, n = square+t.Log*t.Log-t.Variance, n+1
+		}
+	}
+	return min(max(math.Sqrt(max(square, 0)/max(n, 1)), leastDeviation), mostDeviation)
 }
 
 // best returns where the parabola through the least loss and its neighbours, in steps of the grid, is least; a value of the grid's ends is
@@ -101,63 +129,64 @@ func best(grid, loss []float64) float64 {
 	return grid[k] * math.Pow(grid[k+1]/grid[k], (down-up)/(2*(up+down)))
 }
 
-// losses returns the loss of one task at each scale.
-func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, alpha float64) ([]float64, error) {
+// losses returns the loss of one task at each scale, and its temperature there.
+func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, alpha float64) ([]float64, []sample.Cooled, error) {
 	classes := r.Perm(c.Corpus.C)
 	half := (len(classes) + 1) / 2
 	rest, err := c.Corpus.Choose(classes[half:])
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known, err := meta.UntrainedOpen(rest, p.K())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known.Scalars = p.Scalars
 	left, err := c.Corpus.Choose(classes[:min(half, least+r.IntN(most-least+1))])
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	held := min(target, left.Len()/2)
 	n := min(points[r.IntN(len(points))], (left.Len()-held)/c.Clients)
 	if n < 1 {
-		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus",
+		return nil, nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus",
 			left.Len(), left.C, c.Clients)
 	}
 	sampler := task.Sampler{Bank: left, Points: n, Alphas: []float64{alpha}, Target: held, FixedLabels: true}
 	drawn, err := sampler.Draw(r, c.Clients)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	refit, seen, err := round(known, drawn.Clients)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	features, labels := drawn.Target.Labelled()
 	near := metric.NearBatches(r, features, left.Dx, batches)
 	rows, err := refit.Of(ctx, features)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	latent := make([]float32, samples*refit.LatentSize())
 	rng.Normal(r, latent)
-	out := make([]float64, len(grid))
+	out, cooled := make([]float64, len(grid)), make([]sample.Cooled, len(grid))
 	for j, scale := range grid {
 		heads, err := refit.Posterior(ctx, seen, latent, samples, scale)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		a, err := metric.Examine(ctx, heads, rows, labels, 1)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		s, err := metric.Score(a.Mean, labels)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		cooled[j] = sample.Temperature(heads, rows, labels, math.Inf(1))
 		out[j] = s.NLL + metric.JointNLL(a.LogLikelihood, near)
 	}
-	return out, nil
+	return out, cooled, nil
 }
 
 // round returns the predictor that a round of the clients' points leads to, and their pooled class means.

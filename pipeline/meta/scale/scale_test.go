@@ -48,23 +48,26 @@ func TestLearn(t *testing.T) {
 			t.Errorf("%d of %d tasks", done, total)
 		}
 	}
-	one, err := Learn(t.Context(), p, c)
+	one, apart, err := Learn(t.Context(), p, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if last != c.Tasks || !(one > 0) || one > grid[len(grid)-1] {
 		t.Errorf("scale %v after %d tasks", one, last)
 	}
+	if apart < leastDeviation || apart > mostDeviation {
+		t.Errorf("temperatures are %v apart", apart)
+	}
 	c.Progress, c.Workers = nil, 3
-	if again, err := Learn(t.Context(), p, c); err != nil || again != one {
+	if again, same, err := Learn(t.Context(), p, c); err != nil || again != one || same != apart {
 		t.Errorf("scale %v with one worker, %v with three, %v", one, again, err)
 	}
 	c.Corpus = corpus(t, [2]float32{1, 1})
-	if other, err := Learn(t.Context(), p, c); err != nil || other >= one {
+	if other, _, err := Learn(t.Context(), p, c); err != nil || other >= one {
 		t.Errorf("scale %v where the closed form is right, %v; %v where it is not", other, err, one)
 	}
 	c.Clients = 1000
-	if _, err := Learn(t.Context(), p, c); err == nil || !strings.Contains(err.Error(), "federation.clients") {
+	if _, _, err := Learn(t.Context(), p, c); err == nil || !strings.Contains(err.Error(), "federation.clients") {
 		t.Errorf("a thousand clients: %v", err)
 	}
 }

@@ -1,0 +1,84 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"fmp/pipeline/posterior"
+)
+
+// TestChoice: in open scope half of the calibration points choose temperature and penalty and the others are for sets; all choose where no
+// sets are asked for or where all would not prove them, and none where half would not. Points that name classes at random raise the
+// temperature, those of clients that lie count nothing, and samples that are made in parts elsewhere are the same.
+func TestChoice(t *testing.T) {
+	o := newOwners(t, 3)
+	pooled := func(us []Upload, change Options, elsewhere bool) *posterior.Result {
+		t.Helper()
+		change.Seed, change.Threads, change.Samples, change.Scope = 1, 1, 30, posterior.ScopeOpen
+		s := o.sampling(t, us, change)
+		var do func(context.Context, []Part) ([]*Piece, error)
+		if elsewhere {
+			do = func(ctx context.Context, parts []Part) ([]*Piece, error) {
+				out := make([]*Piece, len(parts))
+				for i, p := range parts {
+					var err error
+					if out[i], err = o.sampling(t, us, change).Do(ctx, p); err != nil {
+						return nil, err
+					}
+				}
+				return out, nil
+			}
+		}
+		p, err := s.Posterior(t.Context(), do)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, c := range []struct {
+		calibrate, bad int
+		level          float64
+		choose, sets   float64
+	}{{10, 0, 0, 30, 30}, {10, 1, 0, 25, 25}, {10, 0, -1, 60, 0}, {3, 0, 0, 0, 18}, {2, 0, 0, 12, 0}, {0, 0, 0, 0, 0}} {
+		p := pooled(o.calibrated(t, 6, c.calibrate, c.bad), Options{Level: c.level}, false)
+		sets := 0.0
+		if p.Sets != nil {
+			sets = float64(p.Sets.Images)
+		}
+		if p.Diagnostics["open"] != 1 || p.Diagnostics[posterior.DiagnosticPoints] != c.choose || sets != c.sets {
+			t.Errorf("%+v: diagnostics %v, %v points for sets", c, p.Diagnostics, sets)
+		}
+	}
+	us := o.calibrated(t, 6, 10, 0)
+	here, there := pooled(us, Options{}, false), pooled(us, Options{}, true)
+	if fmt.Sprint(here.Ensembles, here.Diagnostics) != fmt.Sprint(there.Ensembles, there.Diagnostics) {
+		t.Errorf("samples made elsewhere differ: %v, %v", here.Diagnostics, there.Diagnostics)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, u := range us {
+		for i := range u.Calibration.Y {
+			u.Calibration.Y[i] = int32(r.IntN(10))
+		}
+	}
+	if hot := pooled(us, Options{Level: -1}, false).Diagnostics[posterior.DiagnosticTemperature]; hot < 2 ||
+		here.Diagnostics[posterior.DiagnosticTemperature] > 1.5 {
+		t.Errorf("temperature %v of classes at random, %v of those of the points", hot, here.Diagnostics[posterior.DiagnosticTemperature])
+	}
+}
+
+// sampling returns a round that is ready to be sampled.
+func (o *owners) sampling(t *testing.T, us []Upload, change Options) *Sampling {
+	t.Helper()
+	r, err := New(us, o.graph, o.client, change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Sampling(o.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}

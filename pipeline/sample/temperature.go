@@ -1,0 +1,79 @@
+package sample
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/pipeline/erm"
+)
+
+// Cooled is the temperature of an ensemble that labelled rows ask for.
+type Cooled struct {
+	// Log is log T, Value the log-likelihood of the labels there plus the log prior of log T, and Variance the sampling variance of Log: the
+	// inverse of the log-likelihood's curvature, +Inf where that is none.
+	Log, Value, Variance float64
+}
+
+// nllFloor keeps the score of an impossible event finite, as in package metric.
+const nllFloor = 1e-12
+
+// Temperatures are tried within e^±logReach, at last in steps of e^leastStep; curvature is measured over e^±bend.
+const logReach, leastStep, bend = 3.0, 0.01, 0.1
+
+// Temperature returns the temperature, by which heads are divided, of the largest log-likelihood of labelled rows plus
+// -log(1 + (log T / apart)²): a Cauchy prior about 1. Where apart is +Inf the prior is flat. Of equal temperatures it is the one nearest to
+// 1. The NLL may have several minima in T, so that a grid comes before the search.
+func Temperature(heads []erm.Theta, rows []float32, labels []int, apart float64) Cooled {
+	n, classes := len(labels), heads[0].C
+	k := len(rows) / n
+	logits := make([]float32, len(heads)*n*classes) // less that of the label
+	z := make([]float64, classes)
+	for s, h := range heads {
+		for i, y := range labels {
+			copy(z, h.Row(k))
+			for j, v := range rows[i*k : (i+1)*k] {
+				floats.AddScaled(z, float64(v), h.Row(j))
+			}
+			for c, v := range z {
+				logits[(s*n+i)*classes+c] = float32(v - z[y])
+			}
+		}
+	}
+	p := make([]float64, n)
+	likelihood := func(u float64) (sum float64) {
+		clear(p)
+		scale := float32(math.Exp(-u))
+		for s := range heads {
+			for i := range p {
+				var odds float64
+				for _, v := range logits[(s*n+i)*classes : (s*n+i+1)*classes] {
+					odds += math.Exp(float64(v * scale))
+				}
+				p[i] += 1 / odds
+			}
+		}
+		for _, v := range p {
+			sum += math.Log(v/float64(len(heads)) + nllFloor)
+		}
+		return sum
+	}
+	at := func(u float64) float64 { return likelihood(u) - math.Log1p(u/apart*(u/apart)) }
+	out := Cooled{Value: at(0)}
+	for step := logReach / 12; step >= leastStep; step /= 5 {
+		from, to := -logReach, logReach
+		if step < logReach/12 {
+			from, to = out.Log-4*step, out.Log+4*step
+		}
+		for u := from; u <= to+step/2; u += step {
+			if v := at(u); v > out.Value {
+				out.Log, out.Value = u, v
+			}
+		}
+	}
+	out.Variance = math.Inf(1)
+	if curve := (2*likelihood(out.Log) - likelihood(out.Log-bend) - likelihood(out.Log+bend)) / (bend * bend); curve > 0 {
+		out.Variance = 1 / curve
+	}
+	return out
+}
