@@ -31,6 +31,13 @@ type families struct {
 	Families []struct {
 		Name, Data      string
 		Points, Clients int
+		Date            time.Time
+		Methods         []string
+	}
+	Calibrated struct {
+		Date                 time.Time
+		Points               []int
+		Families, Seen, Aims []string
 	}
 	Aims       []string
 	Pretrained struct {

@@ -27,6 +27,17 @@ if test -n "$corpus"; then
 		${model:+--extractor "$model.onnx" --set open.model="$model-open.onnx"} --points 5 --set scores.hindsight=true --methods "$methods" \
 		--out "docs/results/families/$family/0-$seed"
 fi
+if test "$family" = pretrained; then
+	learned=$(classes extractor) model=$models/pretrained-$split
+	lite0="--extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0, cut at its features} --set extractor.mean=0.49804 --set extractor.std=0.50196 --set extractor.batch=32"
+	mkdir -p "$models"
+	# shellcheck disable=SC2086
+	test -f "$model-open.onnx" || $fmp train open --dataset cifar100 --classes "$learned" $lite0 -o "$model-open.onnx"
+	# shellcheck disable=SC2086
+	exec "$fmp" run --config open --dataset cifar100 --classes "$(classes tasks)" --set corpus.classes="$learned" $lite0 --set open.model="$model-open.onnx" --points 5 \
+		--set tuning.classes="$(classes tuning)" --set tuning.tasks=4 --set scores.hindsight=true --methods FMP,FMP-mean,ANN,NCM,LDA,PLDA,Regression,FedCGS,Fed3R,PRIOR \
+		--out "docs/results/families/$family/$split-$seed"
+fi
 learned=$(classes extractor) tuning=$(classes tuning) tasks=$(classes tasks)
 model=$models/$split-$seed
 mkdir -p "$models"
