@@ -96,7 +96,7 @@ type noise struct {
 func (s *noise) Len() int     { return s.n }
 func (s *noise) Close() error { return nil }
 
-func (s *noise) Next(dst []uint8) (imagefile.Item, error) {
+func (s *noise) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	for i := range dst {
 		dst[i] = uint8(s.r.UintN(256))
 	}

@@ -254,8 +254,8 @@ type counted struct {
 	tell func(done, all int)
 }
 
-func (c *counted) Next(dst []uint8) (imagefile.Item, error) {
-	i, err := c.Source.Next(dst)
+func (c *counted) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) {
+	i, err := c.Source.Next(ctx, dst)
 	c.done++
 	c.tell(c.done, c.Len())
 	return i, err

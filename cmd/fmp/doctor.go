@@ -14,6 +14,7 @@ import (
 
 	"fmp/cmd/buildinfo"
 	"fmp/featurize/dataset"
+	"fmp/featurize/imagefile"
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
@@ -108,6 +109,12 @@ func diagnose(cfg experiment.Config) *diagnosis {
 		add(f)
 	}
 	add(checkCache())
+	heif := finding{Name: "decoder of " + imagefile.HEIFFormats, State: stateOK}
+	var err error
+	if heif.Detail, err = imagefile.HEIFDecoder(); err != nil {
+		heif.State, heif.Detail, heif.Advice = stateAbsent, "only photographs of these formats need one", err.Error()
+	}
+	add(heif)
 	npm, err := exec.LookPath("npm")
 	if err != nil {
 		add(finding{Name: "npm", State: stateAbsent, Detail: "only `fmp setup` uses it", Advice: "install Node.js, if the ONNX Runtime is to " +

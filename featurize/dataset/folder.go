@@ -188,8 +188,11 @@ func (f *folder) decode(ctx context.Context, fit imagefile.Fit, progress func(do
 			defer room.Release(weight)
 			if file.err == nil {
 				var src image.Image
-				if src, file.err = DecodeFile(file.path); file.err == nil {
+				if src, file.err = imagefile.DecodeFile(ctx, file.path); file.err == nil {
 					fit.Pixels(src, im.At(i))
+				}
+				if ctx.Err() != nil {
+					return ctx.Err()
 				}
 			}
 			if k := int(done.Add(1)); progress != nil && (k%64 == 0 || k == n) {
@@ -338,9 +341,6 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 	}
 	return g.Wait()
 }
-
-// DecodeFile reads an image after checking its size.
-func DecodeFile(path string) (image.Image, error) { return imagefile.DecodeFile(path) }
 
 // Decode decodes an image after checking its size.
 func Decode(data []byte) (image.Image, error) { return imagefile.Decode(data) }

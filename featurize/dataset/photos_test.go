@@ -30,7 +30,7 @@ func TestWritePhotos(t *testing.T) {
 		if len(found) != 1 {
 			t.Fatalf("image %d: files %v", i, found)
 		}
-		im, err := imagefile.DecodeFile(found[0])
+		im, err := imagefile.DecodeFile(t.Context(), found[0])
 		if err != nil {
 			t.Fatal(err)
 		}

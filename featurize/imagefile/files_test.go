@@ -48,7 +48,7 @@ func TestOpenFiles(t *testing.T) {
 	read := func(src Source, base string) (out []seen) {
 		dst := make([]uint8, 8*8)
 		for range src.Len() {
-			item, err := src.Next(dst)
+			item, err := src.Next(t.Context(), dst)
 			name, e := filepath.Rel(base, item.Name)
 			if e != nil {
 				t.Fatal(e)

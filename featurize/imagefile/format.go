@@ -17,14 +17,16 @@ import (
 	_ "golang.org/x/image/webp" // registers the decoder
 )
 
-// Formats names the formats of images that are read; of an animated GIF the first frame.
+// Formats names the formats of images that are read everywhere; of an animated GIF the first frame. [HEIFFormats] are read besides them
+// where the machine has a decoder.
 const Formats = "JPEG, PNG, WebP, GIF, TIFF or BMP"
 
 // decoded and undecoded are the extensions of image files, those of formats that are read and those of others. Files of both are
 // images of a folder: one that cannot be read is a bad image, never a file that is left out unseen.
 var (
-	decoded   = []string{".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".dib"}
-	undecoded = []string{".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jxr", ".psd", ".svg", ".ico", ".tga", ".ppm", ".pgm",
+	decoded = []string{".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".dib",
+		".heic", ".heif", ".hif", ".avif"}
+	undecoded = []string{".jxl", ".jp2", ".j2k", ".jxr", ".psd", ".svg", ".ico", ".tga", ".ppm", ".pgm",
 		".pbm", ".pnm", ".exr", ".qoi", ".xcf",
 		".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"}
 )
@@ -67,10 +69,11 @@ func unread(head []byte, err error) error {
 	}
 	switch name := formatOf(head); name {
 	case "":
-		return fmt.Errorf("not a readable image: its first bytes are of none of the formats that are read (%s)", Formats)
+		return fmt.Errorf("not a readable image: its first bytes are of none of the formats that are read (%s; %s with a program)", Formats,
+			HEIFFormats)
 	case "HEIC", "HEIF", "AVIF":
-		return fmt.Errorf("a %s image, a format that is not read: save it as JPEG (an iPhone does under Settings, Camera, Formats, Most "+
-			"Compatible; a computer with heif-convert, sips or its viewer)", name)
+		return fmt.Errorf("a %s image, a format that is read from files by fmp and fmp-edge alone: save it as JPEG (an iPhone does under "+
+			"Settings, Camera, Formats, Most Compatible)", name)
 	default:
 		return fmt.Errorf("a %s image, a format that is not read: save it as JPEG or PNG", name)
 	}

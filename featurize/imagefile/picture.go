@@ -1,10 +1,12 @@
-// Package imagefile reads images and labels from files: JPEG, PNG, WebP, GIF, TIFF, BMP and IDX. All files are treated as hostile:
+// Package imagefile reads images and labels from files: JPEG, PNG, WebP, GIF, TIFF, BMP and IDX, and with a program of the machine HEIC
+// and AVIF. All files are treated as hostile:
 // sizes are checked against stated bounds before memory is allocated for them. It depends on little besides the standard library, as
 // it is part of the program for small devices; featurize/dataset makes data sets of the images that it reads.
 package imagefile
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -13,6 +15,7 @@ import (
 	"image/color"
 	"io"
 	"math"
+	"slices"
 
 	"golang.org/x/image/draw"
 
@@ -54,17 +57,28 @@ func Header(r io.ReaderAt) (Info, error) {
 
 // header reads an image's size as stored.
 func header(r io.ReaderAt, pixels int) (Info, error) {
-	c, format, err := image.DecodeConfig(random(r))
-	if err != nil {
-		return Info{}, unread(at(r, 0, 16), err)
+	var (
+		h      Info
+		format = formatOf(at(r, 0, 16))
+	)
+	if slices.Contains(heif, format) {
+		h = heifHeader(r)
+	} else {
+		var err error
+		if h.Config, format, err = image.DecodeConfig(random(r)); err != nil {
+			return h, unread(at(r, 0, 16), err)
+		}
 	}
-	h := Info{Config: c}
+	c := h.Config
 	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide || c.Width*c.Height > pixels {
 		return h, fmt.Errorf("%w: %dx%d pixels; allowed are 1 to %d a side and %d in all", ErrSize, c.Width, c.Height, MaxSide, pixels)
 	}
-	var f frame
-	h.by, f = walk(r)
-	if h.Memory = memory(r, format, c, f); h.Memory > MaxMemory {
+	if h.Memory == 0 {
+		var f frame
+		h.by, f = walk(r)
+		h.Memory = memory(r, format, c, f)
+	}
+	if h.Memory > MaxMemory {
 		return h, fmt.Errorf("%w: %dx%d pixels of %s take %d MB to decode; allowed are %d", ErrSize, c.Width, c.Height, format, h.Memory/1e6,
 			MaxMemory/1_000_000)
 	}
@@ -96,15 +110,16 @@ type turned struct {
 	by orientation
 }
 
-// DecodeFile reads an image after checking its size. Its orientation (EXIF) is left to [Fit.Pixels].
-func DecodeFile(path string) (image.Image, error) {
-	im, _, err := decodeFile(path, MaxPixels)
+// DecodeFile reads an image after checking its size. Its orientation (EXIF) is left to [Fit.Pixels]. HEIC and AVIF are decoded by a
+// program of the machine ([HEIFDecoder]), which is killed where ctx is cancelled.
+func DecodeFile(ctx context.Context, path string) (image.Image, error) {
+	im, _, err := decodeFile(ctx, path, MaxPixels)
 	return im, err
 }
 
 // decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little memory; it returns the sha256 of
 // the file as well.
-func decodeFile(path string, pixels int) (im image.Image, digest [sha256.Size]byte, err error) {
+func decodeFile(ctx context.Context, path string, pixels int) (im image.Image, digest [sha256.Size]byte, err error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, digest, err
@@ -113,6 +128,12 @@ func decodeFile(path string, pixels int) (im image.Image, digest [sha256.Size]by
 	data, err := io.ReadAll(io.LimitReader(f, int64(longest(pixels))+1))
 	if err != nil {
 		return nil, digest, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(data) >= 12 && slices.Contains(heif, formatOf(data[:12])) {
+		if im, err = decodeHEIF(ctx, data, pixels); err != nil {
+			return nil, digest, fmt.Errorf("%s: %w", path, err)
+		}
+		return im, sha256.Sum256(data), nil
 	}
 	return decodeBytes(path, data, pixels)
 }
@@ -129,7 +150,7 @@ func decodeBytes(path string, data []byte, pixels int) (im image.Image, digest [
 // longest returns the bytes of the longest file of an image of the given number of pixels: its pixels as they are, and a generous header.
 func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 
-// Decode decodes an image after checking its size.
+// Decode decodes an image after checking its size. HEIC and AVIF are refused: they are decoded from files.
 func Decode(data []byte) (image.Image, error) { return decode(data, MaxBytes, MaxPixels) }
 
 func decode(data []byte, limit, pixels int) (image.Image, error) {

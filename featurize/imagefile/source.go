@@ -43,7 +43,7 @@ type Item struct {
 type Source interface {
 	Len() int // number of images
 	// Next writes the pixels of the next image, brought to the source's shape. A *BadImage error concerns this image only.
-	Next(dst []uint8) (Item, error)
+	Next(ctx context.Context, dst []uint8) (Item, error)
 	Close() error
 }
 
@@ -154,7 +154,7 @@ func Read(ctx context.Context, src Source, f Fit, n int, skip bool, do func(pixe
 		if len(bad) > 0 && !skip {
 			at, items = 0, items[:0] // the rest is read to report every bad image
 		}
-		item, err := src.Next(pixels[at*size : (at+1)*size])
+		item, err := src.Next(ctx, pixels[at*size:(at+1)*size])
 		var one *BadImage
 		if errors.As(err, &one) {
 			bad = append(bad, err)
@@ -213,12 +213,15 @@ type pictures struct {
 func (p *pictures) Len() int     { return len(p.files) }
 func (p *pictures) Close() error { return nil }
 
-func (p *pictures) Next(dst []uint8) (Item, error) {
+func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 	f := p.files[p.at]
 	p.at++
-	im, digest, err := p.decode(f.Name)
+	im, digest, err := p.decode(ctx, f.Name)
 	if errors.Is(err, ErrSize) {
 		err = fmt.Errorf("%w; scale it down, or allow more with --max-pixels", err)
+	}
+	if err != nil && ctx.Err() != nil {
+		return f, ctx.Err()
 	}
 	if err != nil {
 		return f, &BadImage{err}
@@ -228,9 +231,9 @@ func (p *pictures) Next(dst []uint8) (Item, error) {
 	return f, nil
 }
 
-func (p *pictures) decode(path string) (im image.Image, digest [sha256.Size]byte, err error) {
+func (p *pictures) decode(ctx context.Context, path string) (im image.Image, digest [sha256.Size]byte, err error) {
 	if p.read == nil {
-		return decodeFile(path, p.MaxPixels)
+		return decodeFile(ctx, path, p.MaxPixels)
 	}
 	data, err := p.read(path)
 	if err != nil {
@@ -539,7 +542,7 @@ func (s *idx) open(path string) error {
 func (s *idx) Len() int     { return s.n }
 func (s *idx) Close() error { return s.file.Close() }
 
-func (s *idx) Next(dst []uint8) (Item, error) {
+func (s *idx) Next(_ context.Context, dst []uint8) (Item, error) {
 	item := Item{Name: fmt.Sprintf("%s#%d", s.file.Name(), s.Skip+s.at), Label: Unlabelled}
 	if _, err := io.ReadFull(s.r, s.buf); err != nil {
 		return item, fmt.Errorf("%s: truncated at image %d of those wanted: %w", s.file.Name(), s.at, err)

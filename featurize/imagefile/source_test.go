@@ -108,7 +108,7 @@ func FuzzIDX(f *testing.F) {
 				t.Errorf("%d images with %d bytes of labels", s.Len(), len(labels))
 			}
 			for range min(s.Len(), 4) {
-				item, err := s.Next(dst)
+				item, err := s.Next(t.Context(), dst)
 				if err != nil {
 					break
 				}
@@ -157,7 +157,7 @@ func TestWhatFollowsTheImages(t *testing.T) {
 				}
 				defer s.Close()
 				for range s.Len() {
-					if _, err = s.Next(make([]uint8, 25)); err != nil {
+					if _, err = s.Next(t.Context(), make([]uint8, 25)); err != nil {
 						return
 					}
 				}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"math"
 	"path/filepath"
@@ -24,7 +25,7 @@ type images struct {
 func (s *images) Len() int     { return s.n }
 func (s *images) Close() error { return nil }
 
-func (s *images) Next(dst []uint8) (imagefile.Item, error) {
+func (s *images) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	r := rng.New(1, "image", s.at)
 	for i := range dst {
 		dst[i] = uint8(r.UintN(256))

@@ -67,7 +67,7 @@ type pictures struct {
 func (p *pictures) Len() int     { return len(p.labels) }
 func (p *pictures) Close() error { return nil }
 
-func (p *pictures) Next(to []uint8) (imagefile.Item, error) {
+func (p *pictures) Next(_ context.Context, to []uint8) (imagefile.Item, error) {
 	if p.at == len(p.labels) {
 		return imagefile.Item{}, io.EOF
 	}

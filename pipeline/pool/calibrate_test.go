@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ type drawings struct {
 func (s *drawings) Len() int     { return len(s.labels) }
 func (s *drawings) Close() error { return nil }
 
-func (s *drawings) Next(dst []uint8) (imagefile.Item, error) {
+func (s *drawings) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	copy(dst, s.pix[:s.size])
 	item := imagefile.Item{Label: int(s.labels[0])}
 	s.pix, s.labels = s.pix[s.size:], s.labels[1:]

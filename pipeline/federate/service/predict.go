@@ -140,7 +140,7 @@ var _ imagefile.Source = (*memory)(nil)
 func (m *memory) Len() int     { return len(m.write) }
 func (m *memory) Close() error { return nil }
 
-func (m *memory) Next(dst []uint8) (imagefile.Item, error) {
+func (m *memory) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	i := m.at
 	m.at++
 	item := imagefile.Item{Name: m.names[i], Label: imagefile.Unlabelled}

@@ -163,7 +163,7 @@ type pictures struct {
 func (s *pictures) Len() int     { return s.n }
 func (s *pictures) Close() error { return nil }
 
-func (s *pictures) Next(dst []uint8) (imagefile.Item, error) {
+func (s *pictures) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	r := rng.New(s.seed, "audit", "picture", s.at)
 	for i := range dst {
 		dst[i] = uint8(r.UintN(200))
