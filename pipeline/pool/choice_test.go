@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/pipeline/posterior"
 )
 
@@ -53,19 +55,40 @@ func TestChoice(t *testing.T) {
 	}
 	us := o.calibrated(t, 6, 10, 0)
 	here, there := pooled(us, Options{}, false), pooled(us, Options{}, true)
+	r, err := New(us, o.graph, o.client, Options{Scope: posterior.ScopeOpen, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.Classifier(t.Context(), here, false, false, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share, size := o.held(t, m); share < .85 || size > 3 {
+		t.Errorf("sets hold %.3f, mean size %.2f", share, size)
+	}
 	if fmt.Sprint(here.Ensembles, here.Diagnostics) != fmt.Sprint(there.Ensembles, there.Diagnostics) {
 		t.Errorf("samples made elsewhere differ: %v, %v", here.Diagnostics, there.Diagnostics)
 	}
-	r := rand.New(rand.NewPCG(1, 1))
+	random := rand.New(rand.NewPCG(1, 1))
 	for _, u := range us {
 		for i := range u.Calibration.Y {
-			u.Calibration.Y[i] = int32(r.IntN(10))
+			u.Calibration.Y[i] = int32(random.IntN(10))
 		}
 	}
-	if hot := pooled(us, Options{Level: -1}, false).Diagnostics[posterior.DiagnosticTemperature]; hot < 2 ||
-		here.Diagnostics[posterior.DiagnosticTemperature] > 1.5 {
-		t.Errorf("temperature %v of classes at random, %v of those of the points", hot, here.Diagnostics[posterior.DiagnosticTemperature])
+	hot := pooled(us, Options{Level: -1}, false)
+	const name = posterior.DiagnosticTemperature
+	if hot.Diagnostics[name] < 2 || here.Diagnostics[name] > 1.5 || norm(hot) > norm(here)/1.3 {
+		t.Errorf("temperature %v and heads of size %v by classes at random, %v and %v by those of the points", hot.Diagnostics[name], norm(hot),
+			here.Diagnostics[name], norm(here))
 	}
+}
+
+// norm returns the size of the heads of a posterior.
+func norm(p *posterior.Result) (sum float64) {
+	for _, h := range p.Ensembles[0] {
+		sum += floats.Norm(h.W, 2)
+	}
+	return sum
 }
 
 // sampling returns a round that is ready to be sampled.

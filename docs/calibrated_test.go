@@ -1,0 +1,146 @@
+package docs
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/posterior"
+)
+
+// pairs are the kept runs of a family without calibration points and with them, by extractor.
+type pairs struct {
+	without, with []*keptRun
+	seen          int // runs that were seen while the choice was made
+}
+
+// calibratedRuns are the kept runs of docs/results/calibrated.sh, by family.
+func calibratedRuns(t *testing.T) map[string]*pairs {
+	t.Helper()
+	f := readFamilies(t).Calibrated
+	out := map[string]*pairs{}
+	for _, name := range f.Families {
+		dirs, err := filepath.Glob(filepath.Join("results", "calibrated", name, "*-0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pairs{}
+		for _, dir := range dirs {
+			base := strings.TrimSuffix(filepath.Base(dir), "-0")
+			a, b := readKept(t, "calibrated", name, base+"-0"), readKept(t, "calibrated", name, fmt.Sprintf("%s-%d", base, f.Points[1]))
+			interior(t, a)
+			interior(t, b)
+			if a.config.Posterior.Calibrate != 0 || b.config.Posterior.Calibrate != f.Points[1] ||
+				a.manifest.Models["open"] != b.manifest.Models["open"] {
+				t.Errorf("%s and %s are not of one open predictor, without points and with %d", a.dir, b.dir, f.Points[1])
+			}
+			if slices.Contains(f.Seen, name+"/"+base) {
+				p.seen++
+			}
+			p.without, p.with = append(p.without, a), append(p.with, b)
+		}
+		if len(dirs) > 0 {
+			out[name] = p
+		}
+	}
+	return out
+}
+
+// means returns the mean of a figure over the repeats of each run.
+func means(runs []*keptRun, partition string, of func(r *experiment.Record) float64) (out []float64) {
+	for _, k := range runs {
+		sum, n := 0.0, 0.0
+		for i := range k.records {
+			if r := &k.records[i]; r.Partition == partition && r.Method == "FMP" {
+				sum, n = sum+of(r), n+1
+			}
+		}
+		out = append(out, sum/n)
+	}
+	return out
+}
+
+func estimateOf(t *testing.T, of []float64) metric.Interval {
+	t.Helper()
+	i, err := metric.Estimate(of, report.Level)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// calibratedText compares FMP with and without calibration points, over extractors.
+func calibratedText(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| tasks | clients | extractors | NLL | with points | less that without | own limit, the class named | with points | " +
+		"regression, the class named | with points | T | penalty |\n" +
+		"| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	all := calibratedRuns(t)
+	nll := func(r *experiment.Record) float64 { return r.NLL }
+	named := func(r *experiment.Record) float64 { return *r.Coverage.Named }
+	regression := func(r *experiment.Record) float64 { return *r.Coverage.RegressionNamed }
+	var less tally
+	count := map[bool][3]int{} // below, in and above the aim
+	for _, name := range readFamilies(t).Calibrated.Families {
+		p := all[name]
+		if p == nil {
+			continue
+		}
+		mark := ""
+		if p.seen > 0 {
+			mark = "\\*"
+		}
+		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+			before, after := means(p.without, partition, nll), means(p.with, partition, nll)
+			d := slices.Clone(after)
+			for i := range d {
+				d[i] -= before[i]
+			}
+			change := estimateOf(t, d)
+			if change.N > 1 {
+				less.add(change)
+			}
+			fmt.Fprintf(&b, "| %s%s | %s | %d | %.4f | %.4f | %s |", name, mark, partition, len(d), estimateOf(t, before).Mean,
+				estimateOf(t, after).Mean, signed(change))
+			for _, of := range []func(r *experiment.Record) float64{named, regression} {
+				for i, runs := range [][]*keptRun{p.without, p.with} {
+					v := estimateOf(t, means(runs, partition, of))
+					at := count[i == 1]
+					switch {
+					case v.Mean < 0.85:
+						at[0]++
+					case v.Mean <= 0.95:
+						at[1]++
+					default:
+						at[2]++
+					}
+					count[i == 1] = at
+					fmt.Fprintf(&b, " %s |", pm(v))
+				}
+			}
+			for _, of := range []string{posterior.DiagnosticTemperature, posterior.DiagnosticPenalty} {
+				fmt.Fprintf(&b, " %.2f |", estimateOf(t, means(p.with, partition, func(r *experiment.Record) float64 { return r.Diagnostics[of] })).Mean)
+			}
+			b.WriteString("\n")
+		}
+	}
+	b.WriteString("\n\\* One of its extractors was seen while the choice was made.\n\n| coverages of all rows | below .85 | .85 to .95 | above |\n" +
+		"| --- | ---: | ---: | ---: |\n")
+	for _, with := range []bool{false, true} {
+		fmt.Fprintf(&b, "| %s points | %d | %d | %d |\n", map[bool]string{false: "without", true: "with"}[with], count[with][0], count[with][1],
+			count[with][2])
+	}
+	fmt.Fprintf(&b, "\n| NLL with points, rows of several extractors | below that without | tie | above |\n| --- | ---: | ---: | ---: |\n"+
+		"| | %d | %d | %d |\n", less.below, less.tie, less.above)
+	return b.String()
+}
+
+// TestCalibrated holds the page's account of calibration points to the kept runs.
+func TestCalibrated(t *testing.T) {
+	write(t, "intervals.md", "calibrated", calibratedText(t))
+}
