@@ -84,6 +84,9 @@ func TestEndsOfRows(t *testing.T) {
 				a.scale, a.shift = odd(r, 9), odd(r, 9)
 			}
 			stride := n + 1 + r.IntN(3)
+			if n == 1 {
+				stride = 1 // a column that lies as a row does
+			}
 			v := trial{a: a, channel: r.IntN(4), data: odd(r, 5*stride)}
 			v.want = slices.Clone(v.data)
 			v.rows = matrix[float32]{data: v.want, rows: 5, cols: n, stride: stride}

@@ -17,6 +17,7 @@ const (
 	panelDepth  = 384 // inner axis of a block: panelDepth x panelCols of b fits the first-level cache
 	panelWidth  = 256 // columns of a block: panelDepth x panelWidth of b fits the second, and so does all of a
 	fewRows     = 128 // of a product whose b is not worth copying
+	fewColumns  = 4   // of a product whose rows, not columns, fill vectors
 	panelLeast  = 8   // fewer rows, columns or inner elements are not worth copying
 )
 
@@ -138,21 +139,21 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 				start = from[i:]
 			}
 			// An operand that is read a few times is read where it lies.
-			inPlace := stridedPanels && m <= fewRows && !b.trans
-			for j := 0; j < n; j += panelCols {
-				w := min(panelCols, n-j)
+			inPlace := stridedPanels && (m <= fewRows || n <= fewColumns) && !b.trans
+			for j, w := 0, 0; j < n; j += w {
+				w = panelPart(j, n)
 				part := c.part(i, j, h, w)
-				if inPlace && (w == panelCols || !wholePanels()) {
+				if inPlace && (w == panelCols || w <= fewColumns && !p.steps || !wholePanels()) {
 					p.panel(at, b.data[l*b.stride+j:], b.stride, d, part, start)
 				} else {
-					if inPlace || j%panelWidth == 0 {
-						packColumns(p.b, b.part(l, j, d, min(panelWidth, n-j)))
-					}
 					q := j % panelWidth
 					if inPlace {
 						q = 0
 					}
-					p.panel(at, p.b[q*d:(q+panelCols)*d], panelCols, d, part, start) // a panel of b stays in the first-level cache
+					if q == 0 {
+						packColumns(p.b, b.part(l, j, d, min(panelWidth, n-j)))
+					}
+					p.panel(at, p.b[q/panelCols*panelCols*d+q%panelCols:], panelCols, d, part, start) // a panel of b stays in the first-level cache
 				}
 				if end != nil && l+d == k {
 					end(part, i, j)
@@ -160,6 +161,15 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 			}
 		}
 	}
+}
+
+// panelPart returns how many of n columns the next kernel computes, from column j on: a panel's, or half of those where the rest are few.
+func panelPart(j, n int) int {
+	w := min(panelCols-j%panelCols, n-j)
+	if half := panelCols / 2; w > half && w <= half+fewColumns && !wholePanels() {
+		return half
+	}
+	return w
 }
 
 // multiplyWhole sets c, m x n, to the product of a, as packLeft has it, and b, where both have room for whole panels and rows that lie
@@ -179,9 +189,16 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 		if l > 0 {
 			from = nil
 		}
-		for j := 0; j < n; j += panelCols {
+		for j, w := 0, 0; j < n; j += w {
+			if w = panelPart(j, n); w <= fewColumns {
+				for i := 0; i < m && l == 0; i++ {
+					clear(c[i*stride+j:][:w])
+				}
+				few(a[high*l:][:high*d], b[l*stride+j:], stride, d, matrix[float32]{data: c[j:], rows: m, cols: w, stride: stride}, nil)
+				continue
+			}
 			for i := 0; i < high; i += panelRows {
-				panelStrided(false, d, a[high*l+i*d:][:panelRows*d], b[l*stride+j:], stride, c[i*stride+j:], stride, min(panelCols, n-j), from)
+				panelStrided(false, d, a[high*l+i*d:][:panelRows*d], b[l*stride+j:], stride, c[i*stride+j:], stride, w, from)
 			}
 		}
 	}
@@ -194,6 +211,10 @@ var noBias [panelRows]float32
 // it plus from.
 func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	v := c.cols
+	if v <= fewColumns && stridedPanels && !p.steps {
+		few(left, b, bs, d, c, from)
+		return
+	}
 	var start []float32
 	for i := 0; i < c.rows; i += panelRows {
 		h := min(panelRows, c.rows-i)
@@ -217,6 +238,70 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 			for r := range h {
 				copy(c.data[(i+r)*c.stride:(i+r)*c.stride+v], p.c[r*panelCols:])
 			}
+		}
+	}
+}
+
+// few is panel for at most fewColumns columns, where vectors hold rows of c in place of columns; its sums run as those of panel do.
+func few(left, b []float32, bs, d int, c matrix[float32], from []float32) {
+	if c.cols == fewColumns {
+		fewPanels(left, b, bs, d, c, from)
+		return
+	}
+	for j := range c.cols {
+		column(left, b[j:], bs, d, matrix[float32]{data: c.data[j:], rows: c.rows, cols: 1, stride: c.stride}, from)
+	}
+}
+
+// columnPanels is how many panels of the left operand a product with one column reads side by side.
+const columnPanels = 4
+
+// column is few for one column.
+func column(left, b []float32, bs, d int, c matrix[float32], from []float32) {
+	var room [columnPanels * panelRows]float32
+	for i := 0; i < c.rows; {
+		h := len(room)
+		if c.rows-i <= h-panelRows {
+			h = panelRows // the last ones one after the other
+		}
+		sums, rows := room[:h], min(h, c.rows-i)
+		if from != nil {
+			copy(sums, from[i:])
+		} else {
+			for r := range rows {
+				sums[r] = c.data[(i+r)*c.stride]
+			}
+		}
+		panelColumn(d, left[i*d:(i+h)*d], b, bs, sums)
+		for r := range rows {
+			c.data[(i+r)*c.stride] = sums[r]
+		}
+		i += h
+	}
+}
+
+// fewPanels is few for fewColumns columns.
+func fewPanels(left, b []float32, bs, d int, c matrix[float32], from []float32) {
+	const high = 2 * panelRows
+	var out [high][fewColumns]float32
+	var start [fewColumns][high]float32
+	for i := 0; i < c.rows; i += high {
+		rows, second := min(high, c.rows-i), (i+panelRows)*d
+		if rows <= panelRows {
+			second = i * d // computed twice
+		}
+		for r := range rows {
+			for j := range fewColumns {
+				if from != nil {
+					start[j][r] = from[i+r]
+				} else {
+					start[j][r] = c.data[(i+r)*c.stride+j]
+				}
+			}
+		}
+		panelFew(d, left[i*d:][:panelRows*d], left[second:][:panelRows*d], b, bs, &start, &out)
+		for r := range rows {
+			*(*[fewColumns]float32)(c.data[(i+r)*c.stride:]) = out[r]
 		}
 	}
 }

@@ -54,6 +54,33 @@ func panelStrided(steps bool, k int, a, b []float32, bs int, c []float32, stride
 	}
 }
 
+// panelColumn adds to sums the product of panels of a, [k, panelRows] each and as many as sums has rows for, one or columnPanels, and of
+// the first column of b, whose rows lie bs apart.
+func panelColumn(k int, a, b []float32, bs int, sums []float32) {
+	_, _ = a[k*len(sums)-1], b[(k-1)*bs]
+	if len(sums) == panelRows {
+		column8(k, &a[0], &b[0], bs, &sums[0])
+		return
+	}
+	_ = sums[columnPanels*panelRows-1]
+	column32(k, &a[0], &b[0], bs, &sums[0])
+}
+
+// panelFew sets out to start plus the product of two panels of a, [k, panelRows] each, and the first fewColumns columns of b.
+func panelFew(k int, one, two, b []float32, bs int, start *[fewColumns][2 * panelRows]float32, out *[2 * panelRows][fewColumns]float32) {
+	_, _, _ = one[k*panelRows-1], two[k*panelRows-1], b[(k-1)*bs+fewColumns-1]
+	few16x4(k, &one[0], &two[0], &b[0], bs, start, out)
+}
+
+//go:noescape
+func few16x4(k int, one, two, b *float32, bs int, start *[fewColumns][2 * panelRows]float32, out *[2 * panelRows][fewColumns]float32)
+
+//go:noescape
+func column8(k int, a, b *float32, bs int, sums *float32)
+
+//go:noescape
+func column32(k int, a, b *float32, bs int, sums *float32)
+
 //go:noescape
 func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
 

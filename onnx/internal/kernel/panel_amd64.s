@@ -335,3 +335,128 @@ TEXT ·panel4x16(SB), NOSPLIT, $0-56
 // func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
 TEXT ·panelSteps4x16(SB), NOSPLIT, $0-56
 	PANEL4X16(YSTEPS)
+
+// func column8(k int, a, b *float32, bs int, sums *float32)
+//
+// AVX2: Y0 holds the sums of a panel's rows, Y4 an element of b. CX counts k, SI is at a, DI at b, R10 is the stride of b in bytes.
+TEXT ·column8(SB), NOSPLIT, $0-40
+	MOVQ    k+0(FP), CX
+	MOVQ    a+8(FP), SI
+	MOVQ    b+16(FP), DI
+	MOVQ    bs+24(FP), R10
+	MOVQ    sums+32(FP), DX
+	SHLQ    $2, R10
+	VMOVUPS (DX), Y0
+
+loop:
+	VBROADCASTSS (DI), Y4
+	VFMADD231PS  (SI), Y4, Y0
+	ADDQ         $32, SI
+	ADDQ         R10, DI
+	DECQ         CX
+	JNZ          loop
+	VMOVUPS      Y0, (DX)
+	VZEROUPPER
+	RET
+
+// func column32(k int, a, b *float32, bs int, sums *float32)
+//
+// AVX2: Y0 to Y3 hold the sums of four panels, R8 apart, three times which is R9; the rest is as in column8.
+TEXT ·column32(SB), NOSPLIT, $0-40
+	MOVQ    k+0(FP), CX
+	MOVQ    a+8(FP), SI
+	MOVQ    b+16(FP), DI
+	MOVQ    bs+24(FP), R10
+	MOVQ    sums+32(FP), DX
+	SHLQ    $2, R10
+	MOVQ    CX, R8
+	SHLQ    $5, R8
+	LEAQ    (R8)(R8*2), R9
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	VMOVUPS 64(DX), Y2
+	VMOVUPS 96(DX), Y3
+
+loop:
+	VBROADCASTSS (DI), Y4
+	VFMADD231PS  (SI), Y4, Y0
+	VFMADD231PS  (SI)(R8*1), Y4, Y1
+	VFMADD231PS  (SI)(R8*2), Y4, Y2
+	VFMADD231PS  (SI)(R9*1), Y4, Y3
+	ADDQ         $32, SI
+	ADDQ         R10, DI
+	DECQ         CX
+	JNZ          loop
+	VMOVUPS      Y0, (DX)
+	VMOVUPS      Y1, 32(DX)
+	VMOVUPS      Y2, 64(DX)
+	VMOVUPS      Y3, 96(DX)
+	VZEROUPPER
+	RET
+
+// ROWS4 writes the rows of a panel, whose four columns a, b, c and d hold, at DX; Y8 to Y11 on the way.
+#define ROWS4(a, b, c, d) \
+	VUNPCKLPS    b, a, Y8 \
+	VUNPCKHPS    b, a, Y9 \
+	VUNPCKLPS    d, c, Y10 \
+	VUNPCKHPS    d, c, Y11 \
+	VUNPCKLPD    Y10, Y8, a \
+	VUNPCKHPD    Y10, Y8, b \
+	VUNPCKLPD    Y11, Y9, c \
+	VUNPCKHPD    Y11, Y9, d \
+	VEXTRACTF128 $0, a, (DX) \
+	VEXTRACTF128 $0, b, 16(DX) \
+	VEXTRACTF128 $0, c, 32(DX) \
+	VEXTRACTF128 $0, d, 48(DX) \
+	VEXTRACTF128 $1, a, 64(DX) \
+	VEXTRACTF128 $1, b, 80(DX) \
+	VEXTRACTF128 $1, c, 96(DX) \
+	VEXTRACTF128 $1, d, 112(DX) \
+	ADDQ         $128, DX
+
+// func few16x4(k int, one, two, b *float32, bs int, start *[4][16]float32, out *[16][4]float32)
+//
+// AVX2: Y0 to Y3 hold the four columns of the first panel's rows, Y4 to Y7 those of the second; Y8 and Y9 a column of either panel, Y10
+// and Y11 elements of b. CX counts k, SI and BX are at the panels, DI at b, R10 is the stride of b in bytes.
+TEXT ·few16x4(SB), NOSPLIT, $0-56
+	MOVQ    k+0(FP), CX
+	MOVQ    one+8(FP), SI
+	MOVQ    two+16(FP), BX
+	MOVQ    b+24(FP), DI
+	MOVQ    bs+32(FP), R10
+	MOVQ    start+40(FP), R8
+	MOVQ    out+48(FP), DX
+	SHLQ    $2, R10
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y4
+	VMOVUPS 64(R8), Y1
+	VMOVUPS 96(R8), Y5
+	VMOVUPS 128(R8), Y2
+	VMOVUPS 160(R8), Y6
+	VMOVUPS 192(R8), Y3
+	VMOVUPS 224(R8), Y7
+
+loop:
+	VMOVUPS      (SI), Y8
+	VMOVUPS      (BX), Y9
+	VBROADCASTSS (DI), Y10
+	VBROADCASTSS 4(DI), Y11
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VFMADD231PS  Y8, Y11, Y1
+	VFMADD231PS  Y9, Y11, Y5
+	VBROADCASTSS 8(DI), Y10
+	VBROADCASTSS 12(DI), Y11
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y6
+	VFMADD231PS  Y8, Y11, Y3
+	VFMADD231PS  Y9, Y11, Y7
+	ADDQ         $32, SI
+	ADDQ         $32, BX
+	ADDQ         R10, DI
+	DECQ         CX
+	JNZ          loop
+	ROWS4(Y0, Y1, Y2, Y3)
+	ROWS4(Y4, Y5, Y6, Y7)
+	VZEROUPPER
+	RET

@@ -31,6 +31,14 @@ func panelStrided(bool, int, []float32, []float32, int, []float32, int, int, []f
 	panic("no kernel reads b where it lies")
 }
 
+func panelColumn(int, []float32, []float32, int, []float32) {
+	panic("no kernel reads b where it lies")
+}
+
+func panelFew(int, []float32, []float32, []float32, int, *[fewColumns][2 * panelRows]float32, *[2 * panelRows][fewColumns]float32) {
+	panic("no kernel reads b where it lies")
+}
+
 // wholePanels says that kernels read and write panelCols columns, whether or not as many are wanted.
 func wholePanels() bool { return true }
 

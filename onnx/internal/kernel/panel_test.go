@@ -361,3 +361,50 @@ func TestSteps(t *testing.T) {
 		}
 	}
 }
+
+// Products whose columns are few, or are a half panel's and a few more, have the bits of the same columns among others, on either
+// instruction set, and write nothing beside c.
+func TestFewColumns(t *testing.T) {
+	if !stridedPanels || !havePanels {
+		t.Skip("rows fill vectors on amd64 alone")
+	}
+	r := rand.New(rand.NewPCG(31, 32))
+	for _, wide := range []bool{true, false} {
+		if !wide && !narrower(t) {
+			t.Skip("this processor has no AVX-512")
+		}
+		for _, n := range []int{1, 2, 3, 4, 5, 17, 20, 21, 49} {
+			for _, m := range []int{1, 7, 8, 9, 16, 25, 40, 300} {
+				k := []int{1, 5, 400}[r.IntN(3)]
+				a, b, from := laid(r, m, k, false), laid(r, k, 64, false), odd(r, padRows(m))
+				high := padRows(m)
+				left := make([]float32, high*k)
+				packLeft(left, a)
+				all, part := laid(r, m, 64, false), laid(r, m, n, false)
+				was := slices.Clone(part.data)
+				whole := matrix[float32]{data: odd(r, high*64), rows: m, cols: n, stride: 64}
+				p := newPacks(false)
+				p.multiply(left, a, b, all, from, nil)
+				p.multiply(left, a, b.part(0, 0, k, n), part, from, nil)
+				packPool.Put(p)
+				none := laid(r, m, 64, false)
+				clear(none.data)
+				multiplyPanels(a, b, none, false)
+				dense := make([]float32, k*64)
+				for l := range k {
+					copy(dense[l*64:][:64], b.data[l*b.stride:])
+				}
+				multiplyWhole(left, dense, whole.data, m, n, k, 64)
+				for i := range m {
+					got := part.data[i*part.stride:]
+					if !same(got[:n], all.data[i*all.stride:][:n]) || !same(got[n:part.stride], was[i*part.stride+n:][:part.stride-n]) {
+						t.Fatalf("row %d of %d x %d x %d, AVX-512 %v: %v, want %v", i, m, n, k, wide, got[:n], all.data[i*all.stride:][:n])
+					}
+					if !same(whole.data[i*64:][:n], none.data[i*none.stride:][:n]) {
+						t.Fatalf("row %d of %d x %d x %d from zero: %v, want %v", i, m, n, k, whole.data[i*64:][:n], none.data[i*none.stride:][:n])
+					}
+				}
+			}
+		}
+	}
+}

@@ -315,17 +315,21 @@ func newGlobalAverage(s *Spec) (Kernel, error) {
 	return globalPools(s, mean[float32], mean[float64])
 }
 
-// sumLanes is how many sums mean keeps side by side.
+// sumLanes is how many sums sum keeps side by side.
 const sumLanes = 32
 
-// mean returns the mean of v: of every 32nd number a sum, and the sum of those.
-func mean[T floating](v []T) float64 {
-	var lanes [sumLanes]float64
-	done := 0
+// mean returns the mean of v.
+func mean[T floating](v []T) float64 { return sum(v) / float64(len(v)) }
+
+// sum returns the sum of v: of every 32nd number a sum, and the sum of those by halves.
+func sum[T floating](v []T) float64 {
 	if v, ok := any(v).([]float32); ok {
-		done = laneSums(&lanes, v)
+		if s, ok := laneSums(v); ok {
+			return s
+		}
 	}
-	for i, x := range v[done:] {
+	var lanes [sumLanes]float64
+	for i, x := range v {
 		lanes[i%sumLanes] += float64(x)
 	}
 	for n := sumLanes / 2; n > 0; n /= 2 {
@@ -333,7 +337,7 @@ func mean[T floating](v []T) float64 {
 			lanes[i] += lanes[i+n]
 		}
 	}
-	return lanes[0] / float64(len(v))
+	return lanes[0]
 }
 
 // widened is f of numbers in float64.

@@ -198,19 +198,17 @@ func reduceFloat[T floating](r reducer, whole planner) Kernel {
 					p.each(i, func(off int) { sum += math.Exp(float64(x[off]) - top) })
 					o[i] = T(top + math.Log(sum))
 				case r.op == "ReduceSum" || r.op == "ReduceMean":
-					sum := 0.0
-					if len(p.inner) == 1 && p.innerSt[0] == 1 && p.count > 0 {
+					all := 0.0
+					if len(p.inner) == 1 && p.innerSt[0] == 1 && p.count >= sumLanes {
 						b := p.base(i)
-						for _, v := range x[b : b+p.count] {
-							sum += float64(v)
-						}
+						all = sum(x[b : b+p.count])
 					} else {
-						p.each(i, func(off int) { sum += float64(x[off]) })
+						p.each(i, func(off int) { all += float64(x[off]) })
 					}
 					if r.op == "ReduceMean" {
-						sum /= float64(p.count)
+						all /= float64(p.count)
 					}
-					o[i] = T(sum)
+					o[i] = T(all)
 				default:
 					a := r.start
 					p.each(i, func(off int) { a = r.add(a, float64(x[off])) })

@@ -36,6 +36,9 @@ func finishRows(a *after, rows matrix[float32], channel int) bool {
 		return false
 	}
 	_ = rows.data[(rows.rows-1)*rows.stride+rows.cols-1]
+	if rows.cols == 1 && rows.stride == 1 && a.scale == nil { // a column that lies as a row does
+		rows.rows, rows.cols = 1, rows.rows
+	}
 	e := ending{dst: &rows.data[0], src: &rows.data[0], scale: &unchanged[0], shift: &unchanged[1], rows: rows.rows, n: rows.cols,
 		stride: 4 * rows.stride, curve: a.curve, lo: a.lo, hi: a.hi}
 	if a.scale != nil {
@@ -46,14 +49,12 @@ func finishRows(a *after, rows matrix[float32], channel int) bool {
 	return true
 }
 
-// laneSums adds to lanes the numbers of v in turn, as far as there are whole rounds of them, and returns how many those are.
-func laneSums(lanes *[sumLanes]float64, v []float32) int {
-	n := len(v) / sumLanes * sumLanes
-	if !haveAVX512 || n == 0 {
-		return 0
+// laneSums returns the sum of v as [sum] has it, or false.
+func laneSums(v []float32) (float64, bool) {
+	if !haveAVX512 || len(v) == 0 {
+		return 0, false
 	}
-	laneSumsZ(n, &v[0], lanes)
-	return n
+	return laneSumsZ(len(v), &v[0]), true
 }
 
 // limit is limitGo.
@@ -100,7 +101,11 @@ func deinterleave(lines, n int, even, odd []float32, apart int, src []float32, f
 		return 0
 	}
 	_, _, _ = even[(lines-1)*apart+n-1], odd[(lines-1)*apart+n-1], src[(lines-1)*from+2*n-1]
-	deinterleaveX(lines, n, &even[0], &odd[0], apart, &src[0], from)
+	run := deinterleaveX
+	if haveAVX512 {
+		run = deinterleaveZ
+	}
+	run(lines, n, &even[0], &odd[0], apart, &src[0], from)
 	return n
 }
 
@@ -260,4 +265,7 @@ func quotientY(n int, dst, src *float32, of *quotient)
 func finishZ(e *ending)
 
 //go:noescape
-func laneSumsZ(n int, src *float32, lanes *[sumLanes]float64)
+func laneSumsZ(n int, src *float32) float64
+
+//go:noescape
+func deinterleaveZ(lines, n int, even, odd *float32, apart int, src *float32, from int)

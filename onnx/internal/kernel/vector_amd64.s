@@ -490,7 +490,7 @@ GLOBL ends<>(SB), RODATA|NOPTR, $8
 //
 // AX the curve, R9 rows left, R10 columns of a row, R8 the stride of source and destination in bytes, R13 and BX scales and shifts and DX
 // the step between them, CX the column, R15 columns left; K1 the columns of a vector, K2 those of the last. Z0 is the number, Z1 to Z3
-// are the curve's, Z4 to Z7 scale, shift and bounds, Z16 to Z31 constants.
+// are the curve's, Z4 to Z7 scale, shift and bounds, Z16 to Z30 constants.
 TEXT ·finishZ(SB), NOSPLIT, $0-8
 	MOVQ         e+0(FP), AX
 	MOVQ         0(AX), DI
@@ -525,7 +525,6 @@ TEXT ·finishZ(SB), NOSPLIT, $0-8
 	VBROADCASTSS exps<>+36(SB), Z28
 	VBROADCASTSS exps<>+40(SB), Z29
 	VBROADCASTSS exps<>+44(SB), Z30
-	VPBROADCASTD exps<>+48(SB), Z31
 
 row:
 	VBROADCASTSS (R13), Z4
@@ -574,15 +573,7 @@ exponential:
 	POWER(Z29)
 	POWER(Z30)
 	POWER(Z30)
-	VCVTPS2DQ    Z3, Z3
-	VPSRAD       $1, Z3, Z1
-	VPSUBD       Z1, Z3, Z3
-	VPADDD       Z31, Z1, Z1
-	VPADDD       Z31, Z3, Z3
-	VPSLLD       $23, Z1, Z1
-	VPSLLD       $23, Z3, Z3
-	VMULPS       Z1, Z2, Z2
-	VMULPS       Z3, Z2, Z2
+	VSCALEFPS    Z3, Z2, Z2
 	VADDPS       Z30, Z2, Z2
 	VDIVPS       Z2, Z30, Z1
 	CMPQ         AX, $2
@@ -607,17 +598,18 @@ write:
 	VZEROUPPER
 	RET
 
-// func laneSumsZ(n int, src *float32, lanes *[32]float64)
+// func laneSumsZ(n int, src *float32) float64
 //
-// CX numbers left, of which n is a multiple of 32, SI the source, DI the lanes; Z0 to Z3 sums, Z4 to Z7 numbers in float64.
+// CX numbers left, SI the source, AX a mask of 32 bits, of which K1 to K4 have eight each; Z0 to Z3 sums, Z4 to Z7 numbers in float64.
 TEXT ·laneSumsZ(SB), NOSPLIT, $0-24
-	MOVQ    n+0(FP), CX
-	MOVQ    src+8(FP), SI
-	MOVQ    lanes+16(FP), DI
-	VMOVUPD (DI), Z0
-	VMOVUPD 64(DI), Z1
-	VMOVUPD 128(DI), Z2
-	VMOVUPD 192(DI), Z3
+	MOVQ   n+0(FP), CX
+	MOVQ   src+8(FP), SI
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	SUBQ   $32, CX
+	JL     rest
 
 round:
 	VCVTPS2PD (SI), Z4
@@ -630,10 +622,144 @@ round:
 	VADDPD    Z7, Z3, Z3
 	ADDQ      $128, SI
 	SUBQ      $32, CX
-	JNZ       round
-	VMOVUPD   Z0, (DI)
-	VMOVUPD   Z1, 64(DI)
-	VMOVUPD   Z2, 128(DI)
-	VMOVUPD   Z3, 192(DI)
+	JGE       round
+
+rest:
+	ADDQ        $32, CX
+	JEQ         fold
+	MOVL        $1, AX
+	SHLL        CX, AX
+	DECL        AX
+	KMOVW       AX, K1
+	SHRL        $8, AX
+	KMOVW       AX, K2
+	SHRL        $8, AX
+	KMOVW       AX, K3
+	SHRL        $8, AX
+	KMOVW       AX, K4
+	VCVTPS2PD.Z (SI), K1, Z4
+	VCVTPS2PD.Z 32(SI), K2, Z5
+	VCVTPS2PD.Z 64(SI), K3, Z6
+	VCVTPS2PD.Z 96(SI), K4, Z7
+	VADDPD      Z4, Z0, Z0
+	VADDPD      Z5, Z1, Z1
+	VADDPD      Z6, Z2, Z2
+	VADDPD      Z7, Z3, Z3
+
+fold:
+	VADDPD        Z2, Z0, Z0
+	VADDPD        Z3, Z1, Z1
+	VADDPD        Z1, Z0, Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPD        Y1, Y0, Y0
+	VEXTRACTF128  $1, Y0, X1
+	VADDPD        X1, X0, X0
+	VPERMILPD     $1, X0, X1
+	VADDSD        X1, X0, X0
+	VMOVSD        X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// What deinterleaveZ takes of two vectors: their even and their odd elements.
+DATA evens<>+0(SB)/4, $0
+DATA evens<>+4(SB)/4, $2
+DATA evens<>+8(SB)/4, $4
+DATA evens<>+12(SB)/4, $6
+DATA evens<>+16(SB)/4, $8
+DATA evens<>+20(SB)/4, $10
+DATA evens<>+24(SB)/4, $12
+DATA evens<>+28(SB)/4, $14
+DATA evens<>+32(SB)/4, $16
+DATA evens<>+36(SB)/4, $18
+DATA evens<>+40(SB)/4, $20
+DATA evens<>+44(SB)/4, $22
+DATA evens<>+48(SB)/4, $24
+DATA evens<>+52(SB)/4, $26
+DATA evens<>+56(SB)/4, $28
+DATA evens<>+60(SB)/4, $30
+GLOBL evens<>(SB), RODATA|NOPTR, $64
+DATA odds<>+0(SB)/4, $1
+DATA odds<>+4(SB)/4, $3
+DATA odds<>+8(SB)/4, $5
+DATA odds<>+12(SB)/4, $7
+DATA odds<>+16(SB)/4, $9
+DATA odds<>+20(SB)/4, $11
+DATA odds<>+24(SB)/4, $13
+DATA odds<>+28(SB)/4, $15
+DATA odds<>+32(SB)/4, $17
+DATA odds<>+36(SB)/4, $19
+DATA odds<>+40(SB)/4, $21
+DATA odds<>+44(SB)/4, $23
+DATA odds<>+48(SB)/4, $25
+DATA odds<>+52(SB)/4, $27
+DATA odds<>+56(SB)/4, $29
+DATA odds<>+60(SB)/4, $31
+GLOBL odds<>(SB), RODATA|NOPTR, $64
+
+// func deinterleaveZ(lines, n int, even, odd *float32, apart int, src *float32, from int)
+//
+// As deinterleaveX, with R12 elements of a destination left, sixteen at a time; K1 names those of the
+// last vector, K2 and K3 their sources. Z0 and Z1 are the sources, Z2 the odd ones, Z4 and Z5 where even and odd ones lie.
+TEXT ·deinterleaveZ(SB), NOSPLIT, $0-56
+	MOVQ    lines+0(FP), R8
+	MOVQ    n+8(FP), R9
+	MOVQ    even+16(FP), DI
+	MOVQ    odd+24(FP), DX
+	MOVQ    apart+32(FP), R10
+	MOVQ    src+40(FP), SI
+	MOVQ    from+48(FP), R11
+	SHLQ    $2, R10
+	SHLQ    $2, R11
+	VMOVUPS evens<>+0(SB), Z4
+	VMOVUPS odds<>+0(SB), Z5
+	MOVQ    R9, CX
+	ANDQ    $15, CX
+	MOVL    $1, AX
+	SHLL    CX, AX
+	DECL    AX
+	KMOVW   AX, K1
+	ADDQ    CX, CX
+	MOVQ    $1, AX
+	SHLQ    CX, AX
+	DECQ    AX
+	KMOVW   AX, K2
+	SHRQ    $16, AX
+	KMOVW   AX, K3
+
+line:
+	XORQ CX, CX
+	MOVQ R9, R12
+	SUBQ $16, R12
+	JL   last
+
+sixteen:
+	VMOVUPS  (SI)(CX*2), Z0
+	VMOVUPS  64(SI)(CX*2), Z1
+	VMOVAPS  Z0, Z2
+	VPERMT2PS Z1, Z4, Z0
+	VPERMT2PS Z1, Z5, Z2
+	VMOVUPS  Z0, (DI)(CX*1)
+	VMOVUPS  Z2, (DX)(CX*1)
+	ADDQ     $64, CX
+	SUBQ     $16, R12
+	JGE      sixteen
+
+last:
+	CMPQ      R12, $-16
+	JEQ       next
+	VMOVUPS.Z (SI)(CX*2), K2, Z0
+	VMOVUPS.Z 64(SI)(CX*2), K3, Z1
+	VMOVAPS   Z0, Z2
+	VPERMT2PS Z1, Z4, Z0
+	VPERMT2PS Z1, Z5, Z2
+	VMOVUPS   Z0, K1, (DI)(CX*1)
+	VMOVUPS   Z2, K1, (DX)(CX*1)
+
+next:
+	ADDQ R10, DI
+	ADDQ R10, DX
+	ADDQ R11, SI
+	DECQ R8
+	JNZ  line
 	VZEROUPPER
 	RET
