@@ -191,11 +191,9 @@ func heldOutText(t *testing.T) string {
 	return b.String()
 }
 
-// rivalsText writes the row of a family and partition: FMP beside the rival of least mean NLL over extractors, tuned and in hindsight.
-func rivalsText(t *testing.T, b *strings.Builder, name, partition string, runs []*keptRun) {
-	t.Helper()
-	var own []float64
-	tuned, hindsight := map[string][]float64{}, map[string][]float64{}
+// rivalsOf returns the mean NLL of FMP over the repeats of each run, and those of its rivals, tuned and in hindsight.
+func rivalsOf(runs []*keptRun, partition string) (own []float64, tuned, hindsight map[string][]float64) {
+	tuned, hindsight = map[string][]float64{}, map[string][]float64{}
 	for _, k := range runs {
 		for i := range k.tables {
 			if k.tables[i].Partition != partition {
@@ -211,23 +209,29 @@ func rivalsText(t *testing.T, b *strings.Builder, name, partition string, runs [
 			}
 		}
 	}
-	estimate := func(of []float64) metric.Interval {
-		i, err := metric.Estimate(of, report.Level)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return i
-	}
-	fmt.Fprintf(b, "| %s | %s | %d | %.4f |", name, partition, len(own), estimate(own).Mean)
+	return own, tuned, hindsight
+}
+
+// leastOf returns the method of least mean.
+func leastOf(t *testing.T, rivals map[string][]float64) string {
+	t.Helper()
+	return slices.MinFunc(slices.Sorted(maps.Keys(rivals)), func(a, c string) int {
+		return cmp.Compare(estimateOf(t, rivals[a]).Mean, estimateOf(t, rivals[c]).Mean)
+	})
+}
+
+// rivalsText writes the row of a family and partition: FMP beside the rival of least mean NLL over extractors, tuned and in hindsight.
+func rivalsText(t *testing.T, b *strings.Builder, name, partition string, runs []*keptRun) {
+	t.Helper()
+	own, tuned, hindsight := rivalsOf(runs, partition)
+	fmt.Fprintf(b, "| %s | %s | %d | %.4f |", name, partition, len(own), estimateOf(t, own).Mean)
 	for _, rivals := range []map[string][]float64{tuned, hindsight} {
-		best := slices.MinFunc(slices.Sorted(maps.Keys(rivals)), func(a, c string) int {
-			return cmp.Compare(estimate(rivals[a]).Mean, estimate(rivals[c]).Mean)
-		})
+		best := leastOf(t, rivals)
 		less := slices.Clone(own)
 		for i := range less {
 			less[i] -= rivals[best][i]
 		}
-		fmt.Fprintf(b, " %s %.4f | %s |", best, estimate(rivals[best]).Mean, signed(estimate(less)))
+		fmt.Fprintf(b, " %s %.4f | %s |", best, estimateOf(t, rivals[best]).Mean, signed(estimateOf(t, less)))
 	}
 	b.WriteString("\n")
 }

@@ -21,6 +21,12 @@ func TestPrintEffects(t *testing.T) {
 		t.Errorf("printed is %q", b.String())
 	}
 	b.Reset()
+	p.Shape, p.Chosen = []int{20, 5, 2}, &pooledChoice{Temperature: 0.514, Penalty: 0.1, Points: 50}
+	chosen := "chosen:     temperature 0.51 and penalty 0.1 times the corpus's, by 50 calibration points\n"
+	if err := p.print(&b); err != nil || !strings.Contains(b.String(), chosen) {
+		t.Errorf("printed is %q, %v", b.String(), err)
+	}
+	b.Reset()
 	p = pooled{Clients: []string{"a"}, Sets: setsOf(nil, nil)}
 	p.printEffects(&b)
 	if p.Sets.print(&b); b.Len() != 0 {
