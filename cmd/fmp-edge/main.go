@@ -67,8 +67,8 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{joinCommand, keyCommand, compressCommand, sendCommand, predictCommand, inspectCommand, approveCommand, benchCommand,
-		versionCommand}
+	return []command{joinCommand, keyCommand, compressCommand, sendCommand, predictCommand, inspectCommand, approveCommand, pageCommand,
+		benchCommand, versionCommand}
 }
 
 func main() {

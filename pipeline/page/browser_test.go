@@ -342,6 +342,7 @@ func TestFromPhotographsToPrediction(t *testing.T) {
 	p := newPlace(t)
 	t.Run("online", func(t *testing.T) { b.T, p.t = t, t; online(b, p) })
 	t.Run("offline", func(t *testing.T) { b.T, p.t = t, t; offline(b, p) })
+	t.Run("folder", func(t *testing.T) { b.T, p.t = t, t; folder(b, p) })
 	t.Run("listen", func(t *testing.T) { b.T, p.t = t, t; listening(b, p) })
 }
 
@@ -455,30 +456,51 @@ func offline(b *browser.Browser, p *place) {
 	b.Until("document.querySelector('#graph-file')")
 	b.Choose("#graph-file", p.path("client.onnx"))
 	named(b, "page")
-	b.Until("document.querySelector('#folder')")
-	b.Choose("#folder", p.path("photos", "page"))
-	b.Until("document.querySelector('#counted')")
-	computed(b)
-	saved := filepath.Join(b.T.TempDir(), "saved")
-	b.Download(saved)
-	click(b, "#save")
-	var data []byte
-	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) { // it is moved to its name when it is whole
-		var err error
-		if data, err = os.ReadFile(filepath.Join(saved, "page.upload")); err == nil {
-			break
-		}
-		if time.Since(start) > 5*time.Minute {
-			b.T.Fatal(err)
-		}
-	}
-	p.same(data)
+	p.same(saved(b, p, "page.upload"))
 	look(b, "offline")
 	quiet(b, "404")
 	b.Open(server.URL+"/predict.html", 1280, false)
 	b.Until("document.querySelector('#model-file')")
 	b.Choose("#model-file", p.path("classifier.onnx"))
 	p.predicted(b, "classifier.onnx")
+	quiet(b, "404")
+}
+
+// saved chooses the photographs of the page's client and returns the upload that is saved under a name.
+func saved(b *browser.Browser, p *place, name string) (data []byte) {
+	b.Until("document.querySelector('#folder')")
+	b.Choose("#folder", p.path("photos", "page"))
+	b.Until("document.querySelector('#counted')")
+	computed(b)
+	folder := filepath.Join(b.T.TempDir(), "saved")
+	b.Download(folder)
+	click(b, "#save")
+	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) { // it is moved to its name when it is whole
+		var err error
+		if data, err = os.ReadFile(filepath.Join(folder, name)); err == nil {
+			return data
+		}
+		if time.Since(start) > 5*time.Minute {
+			b.T.Fatal(err)
+		}
+	}
+}
+
+// folder: what fmp-edge page writes is shown by any web server, and its uploads are those of fmp-edge in the folder's round.
+func folder(b *browser.Browser, p *place) {
+	p.run("fmp-edge", "page", "--model", "client.onnx", "--round", "7", "-o", "site")
+	server := httptest.NewServer(http.StripPrefix("/some/where", http.FileServer(http.Dir(p.path("site")))))
+	defer server.Close()
+	b.Open(server.URL+"/some/where/", 1280, false)
+	b.Until("document.querySelector('#client')")
+	named(b, "page")
+	p.same(saved(b, p, "page.7.upload"), "--round", "7")
+	var send bool
+	b.Eval("document.querySelector('#send-upload') !== null", &send)
+	if send {
+		b.T.Error("a page without a server offers to send")
+	}
+	look(b, "folder")
 	quiet(b, "404")
 }
 

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"fmp/models"
 )
 
 func get(h http.Handler, path string) *httptest.ResponseRecorder {
@@ -73,5 +75,50 @@ func TestHandler(t *testing.T) {
 	}
 	if w := get(h, "/join/"+Program); w.Body.String() != Program || w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("the program: %v %s", w.Header(), w.Body)
+	}
+}
+
+// TestWriteFolder: a folder has all files of the pages, the program, the graph and its round, and the digests of all; a program that lacks a
+// file leaves nothing.
+func TestWriteFolder(t *testing.T) {
+	program, out := t.TempDir(), filepath.Join(t.TempDir(), "site")
+	if _, _, err := WriteFolder(out, program, []byte("graph"), 7); err == nil || !strings.Contains(err.Error(), "make page") {
+		t.Errorf("a program that is not there: %v", err)
+	}
+	if _, err := os.Stat(out); !os.IsNotExist(err) {
+		t.Errorf("a folder without its program: %v", err)
+	}
+	all, err := load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[Program], all[loader] = []byte("program"), []byte("loader")
+	for name, data := range all {
+		if err := os.WriteFile(filepath.Join(program, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, size, err := WriteFolder(out, program, []byte("graph"), 7)
+	if err != nil || n != len(all)+3 {
+		t.Fatalf("%d files, %v; want %d", n, err, len(all)+3)
+	}
+	all[graphFile] = []byte("graph")
+	all[roundFile] = []byte(`{"round":7,"graph":"eef93e1d14482804277fca0172464032d1a4fdbcc338524059fa1e861454ad4d"}`)
+	sums, err := os.ReadFile(filepath.Join(out, sumsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := len(sums)
+	for name, want := range all {
+		got, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+		}
+		if total += len(got); !strings.Contains(string(sums), models.DigestBytes(want)+"  "+name+"\n") {
+			t.Errorf("%s lacks the digest of %s", sumsFile, name)
+		}
+	}
+	if size != total {
+		t.Errorf("%d bytes; want %d", size, total)
 	}
 }

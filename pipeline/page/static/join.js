@@ -33,11 +33,26 @@ async function reopen(why) {
 
 // --- the round ---
 
+// findHere looks for a client graph beside the page, as fmp-edge page writes it.
+async function findHere() {
+  try {
+    state.here = JSON.parse(new TextDecoder().decode(await fetched('round.json')));
+  } catch { return false; }
+  byId('server').textContent = `Round ${state.here.round}: the upload is saved`;
+  byId('server').classList.add('on');
+  show('round', el('p', {}, 'Fetching the client graph.'));
+  try {
+    await openGraph(await fetched('client.onnx'));
+  } catch (e) { show('round', failed(e)); }
+  return true;
+}
+
 async function findRound() {
   let list;
   try {
     list = await fetched(at('/v1/rounds'));
   } catch {
+    if (await findHere()) return;
     byId('server').textContent = 'No server: the upload is saved';
     show('round', el('p', {}, 'No server is behind this page. Open the client graph that the people of the round sent you; the upload is then saved as a file for them.'),
       chooser('Drop client.onnx here', [{ id: 'graph-file', label: 'Choose client.onnx', accept: '.onnx' }], takeGraph));
@@ -66,11 +81,12 @@ async function takeGraph(files) {
   }
 }
 
-const scope = () => state.round ? `${location.origin}${location.pathname.replace(/[^/]*$/, '')}` : 'files of this page';
+const numberOf = () => (state.round ?? state.here)?.round ?? 0;
+const scope = () => state.round || state.here ? `${location.origin}${location.pathname.replace(/[^/]*$/, '')}` : 'files of this page';
 
 async function openGraph(data, again) {
   state.graphData = data;
-  state.graph = await program.call('open', { digest: state.round?.graph ?? '', scope: scope(), approved: await recall('approved') ?? '' }, { data });
+  state.graph = await program.call('open', { digest: (state.round ?? state.here)?.graph ?? '', scope: scope(), approved: await recall('approved') ?? '' }, { data });
   await judged();
   if (!again) await showName();
 }
@@ -87,6 +103,7 @@ function showRound() {
   const closed = d?.state === 'closed';
   show('round',
     d && el('p', { class: 'big' }, d.title || `Round ${d.round}`),
+    state.here && el('p', { class: 'big' }, `Round ${state.here.round}`), state.here && el('p', {}, 'No server is behind this page: it saves the upload as a file for the people of the round.'),
     d && el('p', {}, closed ? 'It is closed; an upload that you made before can be asked after.' : d.state === 'late' ? 'Its deadline has passed; late uploads count.' : `Open until ${new Date(d.deadline).toLocaleString()}.`),
     el('ul', { class: 'chips', 'aria-label': 'Classes' }, g.classes.slice(0, 40).map(c => el('li', {}, c)), g.classes.length > 40 && el('li', {}, `and ${g.classes.length - 40} more`)),
     g.refused && el('div', { class: 'note bad', role: 'alert' },
@@ -232,7 +249,7 @@ function sorter() {
 
 // --- what leaves ---
 
-const uploadName = () => `upload ${state.graph.digest} ${state.round?.round ?? 0} ${state.name}`;
+const uploadName = () => `upload ${state.graph.digest} ${numberOf()} ${state.name}`;
 
 function dropUpload() { state.upload = state.summary = state.receipt = null; show('send'); }
 
@@ -263,7 +280,7 @@ async function compute() {
   state.busy = true;
   show('leaves', text, bar, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => program.stop('Stopped; nothing was kept.') }, 'Stop')));
   try {
-    const { data, ...summary } = await program.call('compress', { paths, name: state.name, round: state.round?.round ?? 0, skip: byId('skip')?.checked ?? false },
+    const { data, ...summary } = await program.call('compress', { paths, name: state.name, round: numberOf(), skip: byId('skip')?.checked ?? false },
       { files: paths.map(path => ({ path, file: state.photos.get(path) })), progress: (done, all) => {
         const rate = done / ((performance.now() - start) / 1000);
         bar.max = all; bar.value = done;
@@ -298,7 +315,7 @@ function showSummary() {
     el('figure', {}, el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'All averages that leave' }, heat),
       el('figcaption', {}, `Every number that leaves of the averages: a line for each, its ${plural(s.features, 'number')} as shades (blue below zero, orange above).`)),
     el('ul', { class: 'facts' },
-      el('li', {}, `that you, “${s.client}”, take part${state.round ? ` in round ${s.round}` : ''} with ${plural(s.images, 'photograph')}, and how many of each class`),
+      el('li', {}, `that you, “${s.client}”, take part${state.round || state.here ? ` in round ${s.round}` : ''} with ${plural(s.images, 'photograph')}, and how many of each class`),
       el('li', {}, `${plural(s.points.length, 'average')} of ${plural(s.features, 'number')} each, in ${s.precision}`),
       s.scatter > 0 && el('li', {}, `how these numbers scatter within classes: ${s.scatter.toLocaleString('en')} numbers`),
       s.singles?.length > 0 && el('li', { class: 'warn' }, `the numbers of ${plural(s.singles.length, 'single photograph')}, by which the server sets how sure it may be`),
@@ -335,7 +352,7 @@ function heatmap(s) {
 
 // --- sending ---
 
-const fileName = kind => `${state.name.replace(/[^\w.-]/g, '_')}${state.round ? '.' + state.round.round : ''}.${kind}`;
+const fileName = kind => `${state.name.replace(/[^\w.-]/g, '_')}${state.round || state.here ? '.' + numberOf() : ''}.${kind}`;
 const saveButton = () => el('button', { type: 'button', id: 'save', class: state.round ? 'quiet' : '', onclick: () => save(fileName('upload'), state.upload, 'application/vnd.fmp.upload') }, 'Save the upload as a file');
 
 function showSend(fault) {

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/assets/assetstest"
+	"fmp/models"
+)
+
+// TestPageRefuses: nothing is written for a private round, into a mistyped folder, or without the program.
+func TestPageRefuses(t *testing.T) {
+	dir := t.TempDir()
+	private := filepath.Join(dir, "private.onnx")
+	write(t, private, assetstest.PrivateClient(t))
+	for want, c := range map[string]struct {
+		code int
+		args []string
+	}{
+		"keeps no ledger":            {exitUsage, []string{"--model", private, "-o", "site"}},
+		"the folder":                 {exitMissing, []string{"--model", model(t, models.KindClient), "-o", "none/site"}},
+		"make page writes":           {exitMissing, []string{"--model", model(t, models.KindClient), "--program", dir, "-o", "site"}},
+		"want --model client.onnx":   {exitUsage, []string{"-o", "site"}},
+		`is of kind "extractor"`:     {exitUsage, []string{"--model", model(t, models.KindExtractor), "-o", "site"}},
+		"no such file or directory":  {exitMissing, []string{"--model", "none.onnx", "-o", "site"}},
+		"nothing else; see fmp-edge": {exitUsage, []string{"--model", private, "-o", "site", "photos"}},
+	} {
+		out := filepath.Join(t.TempDir(), "of")
+		if err := os.Mkdir(out, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range c.args {
+			if strings.HasSuffix(a, "site") {
+				c.args[i] = filepath.Join(out, a)
+			}
+		}
+		var stdout, log bytes.Buffer
+		code := execute(context.Background(), append([]string{"page"}, c.args...), &stdout, &log)
+		if code != c.code || !strings.Contains(log.String(), want) || stdout.Len() > 0 {
+			t.Errorf("%v: exit code %d, %s; want %d and %q", c.args, code, log.String(), c.code, want)
+		}
+		if left, err := os.ReadDir(out); err != nil || len(left) > 0 {
+			t.Errorf("%v: left %v, %v", c.args, left, err)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"fmp/models"
+	"fmp/onnx/atomicfile"
+)
+
+// Names of the files of a folder for one round, which the client's page looks for beside itself where no server answers.
+const graphFile, roundFile, sumsFile = "client.onnx", "round.json", "SHA256SUMS"
+
+// Round says of which round the uploads of a folder are.
+type Round struct {
+	Round uint64 `json:"round"`
+	Graph string `json:"graph"` // sha256 of the client graph
+}
+
+// WriteFolder writes the pages, the program and a client graph into a folder that any web server can show. program is the folder that make
+// page wrote. SHA256SUMS, written last, has the digests of all files, in the form of sha256sum. It returns their number and bytes.
+func WriteFolder(out, program string, graph []byte, round uint64) (files, size int, err error) {
+	all, err := load(program)
+	if err != nil {
+		return 0, 0, err
+	}
+	all[graphFile] = graph
+	if all[roundFile], err = json.Marshal(Round{round, models.DigestBytes(graph)}); err != nil {
+		return 0, 0, err
+	}
+	list := names(all)
+	slices.Sort(list)
+	var sums bytes.Buffer
+	for _, name := range list {
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(all[name]), name)
+	}
+	all[sumsFile] = sums.Bytes()
+	for _, name := range append(list, sumsFile) {
+		if err := atomicfile.WriteBytes(filepath.Join(out, name), all[name]); err != nil {
+			return 0, 0, err
+		}
+		size += len(all[name])
+	}
+	return len(all), size, nil
+}
