@@ -138,8 +138,40 @@ func newSub(s *Spec) (Kernel, error) {
 }
 
 func newMul(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf(vectors(products, mulRow[float32])), binaryOf[float64](mulRow[float64]), binaryOf[int64](mulRow[int64]),
-		binaryOf[uint64](mulRow[uint64]))
+	return numeric(s, scaled32(binaryOf(vectors(products, mulRow[float32]))), binaryOf[float64](mulRow[float64]),
+		binaryOf[int64](mulRow[int64]), binaryOf[uint64](mulRow[uint64]))
+}
+
+// scaled32 is the kernel next of a product, done at once where one operand has a number for each row of the other, as the scales of a
+// squeeze-and-excite block.
+func scaled32(next Kernel) Kernel {
+	return func(c *Call) error {
+		from := 0
+		if c.In[0].Len() < c.In[1].Len() {
+			from = 1
+		}
+		x, by := c.In[from], c.In[1-from]
+		rows, axes := by.Len(), len(by.Shape)
+		for axes > 0 && by.Shape[axes-1] == 1 {
+			axes--
+		}
+		if rows < 2 || len(x.Shape) != len(by.Shape) || x.Len() == rows || !slices.Equal(x.Shape[:axes], by.Shape[:axes]) ||
+			!scaleRows(nil, nil, nil) {
+			return next(c)
+		}
+		out, err := (*onnx.Tensor)(nil), error(nil)
+		if c.Overwrite[from] {
+			out, err = c.Over(0, from, x.DType, x.Shape)
+		} else {
+			out, err = c.New(0, x.DType, x.Shape)
+		}
+		if err != nil {
+			return err
+		}
+		o, v, scales, n := data[float32](out), data[float32](x), data[float32](by), x.Len()/rows
+		c.Parallel(rows, work(n), func(lo, hi int) { scaleRows(o[lo*n:hi*n], v[lo*n:hi*n], scales[lo:hi]) })
+		return nil
+	}
 }
 
 func newDiv(s *Spec) (Kernel, error) {

@@ -107,6 +107,12 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
 	defer packPool.Put(p)
 	for l := 0; l < r.rows; l += panelDepth {
 		d := min(panelDepth, r.rows-l)
+		if a.rows == 1 && !a.trans && stridedPanels && !r.steps {
+			for j := from; j < to; j += panelCols {
+				panelRow(d, a.data[l:], r.packed[wide*l+j*d:], c.data[j-from:min(j-from+panelCols, to-from)])
+			}
+			continue
+		}
 		for i := 0; i < a.rows; i += panelHeight {
 			h := min(panelHeight, a.rows-i)
 			left := p.a[:padRows(h)*d]

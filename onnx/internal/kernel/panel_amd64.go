@@ -66,6 +66,22 @@ func panelColumn(k int, a, b []float32, bs int, sums []float32) {
 	column32(k, &a[0], &b[0], bs, &sums[0])
 }
 
+// panelRow adds the product of a, [k], and of a panel of b to sums, of which there are at most panelCols.
+func panelRow(k int, a, b, sums []float32) {
+	_, _ = a[k-1], b[k*panelCols-1]
+	if len(sums) >= panelCols {
+		row32(k, &a[0], &b[0], &sums[0])
+		return
+	}
+	var all [panelCols]float32
+	copy(all[:], sums)
+	row32(k, &a[0], &b[0], &all[0])
+	copy(sums, all[:])
+}
+
+//go:noescape
+func row32(k int, a, b, sums *float32)
+
 // panelFew sets out to start plus the product of two panels of a, [k, panelRows] each, and the first fewColumns columns of b.
 func panelFew(k int, one, two, b []float32, bs int, start *[fewColumns][2 * panelRows]float32, out *[2 * panelRows][fewColumns]float32) {
 	_, _, _ = one[k*panelRows-1], two[k*panelRows-1], b[(k-1)*bs+fewColumns-1]

@@ -472,3 +472,35 @@ loop:
 	ROWS4(Y4, Y5, Y6, Y7)
 	VZEROUPPER
 	RET
+
+// func row32(k int, a, b, sums *float32)
+//
+// AVX2: Y0 to Y3 hold 32 sums, Y4 an element of a. CX counts k, SI is at a, DI at b.
+TEXT ·row32(SB), NOSPLIT, $0-32
+	MOVQ    k+0(FP), CX
+	MOVQ    a+8(FP), SI
+	MOVQ    b+16(FP), DI
+	MOVQ    sums+24(FP), DX
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	VMOVUPS 64(DX), Y2
+	VMOVUPS 96(DX), Y3
+
+loop:
+	PREFETCHT0   AHEAD(DI)
+	PREFETCHT0   (AHEAD+64)(DI)
+	VBROADCASTSS (SI), Y4
+	VFMADD231PS  (DI), Y4, Y0
+	VFMADD231PS  32(DI), Y4, Y1
+	VFMADD231PS  64(DI), Y4, Y2
+	VFMADD231PS  96(DI), Y4, Y3
+	ADDQ         $4, SI
+	ADDQ         $128, DI
+	DECQ         CX
+	JNZ          loop
+	VMOVUPS      Y0, (DX)
+	VMOVUPS      Y1, 32(DX)
+	VMOVUPS      Y2, 64(DX)
+	VMOVUPS      Y3, 96(DX)
+	VZEROUPPER
+	RET

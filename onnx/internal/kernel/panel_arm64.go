@@ -31,6 +31,10 @@ func panelStrided(bool, int, []float32, []float32, int, []float32, int, int, []f
 	panic("no kernel reads b where it lies")
 }
 
+func panelRow(int, []float32, []float32, []float32) {
+	panic("no kernel takes a row alone")
+}
+
 func panelColumn(int, []float32, []float32, int, []float32) {
 	panic("no kernel reads b where it lies")
 }

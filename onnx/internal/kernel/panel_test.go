@@ -408,3 +408,26 @@ func TestFewColumns(t *testing.T) {
 		}
 	}
 }
+
+// A row times a constant has the bits of the same row among others, on either instruction set.
+func TestRowByRight(t *testing.T) {
+	r := rand.New(rand.NewPCG(35, 36))
+	for _, wide := range []bool{true, false} {
+		if !wide && !narrower(t) {
+			t.Skip("this processor has no AVX-512")
+		}
+		for _, n := range []int{1, 31, 32, 33, 100} {
+			for _, k := range []int{8, 500} {
+				a, b := laid(r, 3, k, false), &right{matrix: laid(r, k, n, false)}
+				all, one := laid(r, 3, n, false), laid(r, 1, n, false)
+				was := slices.Clone(one.data)
+				copy(one.data[:n], all.data)
+				b.multiply(a, 0, n, all)
+				b.multiply(a.part(0, 0, 1, k), 0, n, one)
+				if !same(one.data[:n], all.data[:n]) || !same(one.data[n:], was[n:]) {
+					t.Fatalf("%d x %d, AVX-512 %v: %v, want %v", k, n, wide, one.data, all.data[:n])
+				}
+			}
+		}
+	}
+}

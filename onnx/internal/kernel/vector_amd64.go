@@ -49,6 +49,19 @@ func finishRows(a *after, rows matrix[float32], channel int) bool {
 	return true
 }
 
+// scaleRows sets dst to rows of src, as many as there are scales, times theirs, or returns false.
+func scaleRows(dst, src, scales []float32) bool {
+	if !haveAVX512 || len(scales) == 0 {
+		return haveAVX512
+	}
+	n, inf := len(src)/len(scales), float32(math.Inf(1))
+	_ = dst[n*len(scales)-1]
+	for i := range scales {
+		finishZ(&ending{dst: &dst[i*n], src: &src[i*n], scale: &scales[i], shift: &unchanged[1], rows: 1, n: n, lo: -inf, hi: inf})
+	}
+	return true
+}
+
 // laneSums returns the sum of v as [sum] has it, or false.
 func laneSums(v []float32) (float64, bool) {
 	if !haveAVX512 || len(v) == 0 {

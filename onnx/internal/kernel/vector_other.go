@@ -42,3 +42,5 @@ func curveRow(curve, []float32, []float32) bool { return false }
 func finishRows(*after, matrix[float32], int) bool { return false }
 
 func laneSums([]float32) (float64, bool) { return 0, false }
+
+func scaleRows([]float32, []float32, []float32) bool { return false }

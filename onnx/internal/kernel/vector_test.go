@@ -219,3 +219,27 @@ func TestWinogradSuits(t *testing.T) {
 		}
 	}
 }
+
+// Products by a number for each row have the bits of those by broadcasting, whichever operand has the rows, and others are left to those.
+func TestScaledRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(33, 34))
+	random := func(shape []int) *onnx.Tensor { return onnx.NewTensor(odd(r, product(shape)), shape...) }
+	plain := binaryOf(mulRow[float32])
+	for _, shapes := range [][2][]int{{{2, 3, 7, 7}, {2, 3, 1, 1}}, {{1, 5, 1, 1}, {1, 5, 4, 9}}, {{3, 4, 40}, {3, 1, 1}},
+		{{3, 4, 5}, {1, 4, 1}}, {{3, 4, 5}, {4, 1}}, {{3, 4, 5}, {3, 4, 5}}, {{2, 0, 3}, {2, 0, 1}}, {{3, 1, 1}, {3, 4, 2}}} {
+		one, two := random(shapes[0]), random(shapes[1])
+		product := func(k Kernel) *onnx.Tensor {
+			c := NewCall(&Env{Pool: &Pool{}, Threads: 1}, 2, 1)
+			c.Want[0] = true
+			copy(c.In, []*onnx.Tensor{one, two})
+			if err := c.Do(k); err != nil {
+				t.Fatal(err)
+			}
+			return c.Out[0]
+		}
+		got, want := product(scaled32(plain)), product(plain)
+		if !slices.Equal(got.Shape, want.Shape) || !same(got.F32(), want.F32()) {
+			t.Errorf("%v by %v: %v, want %v", shapes[0], shapes[1], got, want)
+		}
+	}
+}
