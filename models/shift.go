@@ -18,28 +18,43 @@ const (
 	ShiftOutput = "estimated_shift"
 )
 
+// leastWider bounds f - 1 from below, under the division.
+const leastWider = 1e-6
+
 // shiftTurns is the number of steps of expectation and maximization.
 const shiftTurns = 10
 
-// ShiftParts are the parts of the estimate of a shift b, in r directions in which the covariance within classes is I and the covariance
-// of b over clients is diag(Variance). With the probabilities p_i of n images i given b, and features softened to phi_i,
+// ShiftParts are the parts of the estimate of a shift b, which is N(0, diag(Variance)) in r directions in which the covariance within
+// classes is I, and has variance Rest, in units of that covariance, in all others. With the probabilities p_i of n images i given b, and
+// features softened to phi_i,
 //
-//	p_i = softmax(rows_i Head + Bias - b Back Slope)
-//	b   = Variance/(Variance + 1/n) * mean_i (phi_i To - p_i Means)
+//	p_i = softmax(rows_i Head + Bias - b Slope)
+//	f   = sum (sum_i p_i - n s)^2/(n s)/(C - 1)                     s = Shares/sum Shares
+//	a   = min(sum Shares, (n - f)/(f - 1))
+//	q   = (sum_i p_i + a s)/(n + a)                               shares of the classes, a Dirichlet prior's
+//	d   = mean_i phi_i - q Means,  o = d - d To Back
+//	u   = max(Rest, |o|^2/Trace - 1/n)
+//	b   = Variance/(Variance + 1/n) (d To) Back + u/(u + 1/n) o
 //
-// are steps of expectation and maximization to the most probable b (Dempster, Laird and Rubin 1977): classes of the images come out of
-// their probabilities, so that the images need not have them in equal shares.
+// are steps of expectation and maximization to the most probable b (Dempster, Laird and Rubin 1977). u is the variance of greatest
+// marginal likelihood (empirical Bayes; Morris 1983) where the images tell of a larger one than the clients: another kind of camera
+// shifts images in other directions than the clients' do. So is a, by the first moment of chi squared (Mosimann 1962), where the images'
+// classes have other shares than the clients'.
 type ShiftParts struct {
-	To       *onnx.Tensor // [dx, r], softened features to the directions
+	To       *onnx.Tensor // [dx, r], softened features to the directions; nil for r = 0
 	Back     *onnx.Tensor // [r, dx]
-	Means    *onnx.Tensor // [C, r], class means
+	Means    *onnx.Tensor // [C, dx], class means
 	Variance *onnx.Tensor // [r]
+	Rest     float32
+	Trace    float32      // of the covariance within classes outside of the directions; 0: there are no others
+	Shares   *onnx.Tensor // [C]
 	Head     *onnx.Tensor // [k, C] of the coordinates, and
 	Bias     *onnx.Tensor // [C]
 }
 
-// WithShift returns a graph of coordinates of a conjugate predictor, features [n, dx] to coordinates [n, k], with the input shift and the
-// output estimated_shift. Further outputs read shifted features too.
+// WithShift returns a graph of coordinates, features [n, dx] to coordinates [n, k], with the input shift and the output estimated_shift.
+// The coordinates are a conjugate predictor's, of which further outputs read shifted features too, or embedded features (MomentsCoordinates),
+// which the shift is of then, and dx is k.
 func WithShift(coordinates *onnx.Model, p ShiftParts) (*onnx.Model, error) {
 	m, err := withShift(onnx.Clone(coordinates), p)
 	if err != nil {
@@ -49,48 +64,128 @@ func WithShift(coordinates *onnx.Model, p ShiftParts) (*onnx.Model, error) {
 }
 
 func withShift(m *onnx.Model, p ShiftParts) (*onnx.Model, error) {
-	g := m.Graph
-	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == "MatMul" && n.Input(1) == ConjMap })
-	v, r := g.Initializers[ConjMap], g.Initializers[ConjMetric]
-	if at < 0 || v == nil || r == nil || len(g.Inputs) != 1 {
-		return nil, fmt.Errorf("graph %q is none of a conjugate predictor's coordinates", g.Name)
+	phi, rows, v, r := shiftPlace(m)
+	if phi == "" {
+		return nil, fmt.Errorf("graph %q is none of a conjugate predictor's coordinates or of embedded features", m.Graph.Name)
 	}
-	dx, k := v.Shape[0], v.Shape[1]
-	phi := g.Nodes[at].Inputs[0]
+	dx, k, slope := p.Means.Shape[1], p.Head.Shape[0], p.Head
+	if v != nil {
+		slope = product(product(v, r), p.Head)
+	}
+	if slope.Shape[0] != dx {
+		return nil, fmt.Errorf("class means have %d numbers, and what a shift is of has %d", dx, slope.Shape[0])
+	}
 
 	b := build.New("shift")
-	features, rows := b.Input("phi", onnx.Float32, "n", dx), b.Input("rows", onnx.Float32, "n", k)
+	features, at := b.Input("phi", onnx.Float32, "n", dx), b.Input("rows", onnx.Float32, "n", k)
 	shift := b.Input(ShiftInput, onnx.Float32, dx)
-	to, back := b.Param("shift/to", p.To.Clone()), b.Param("shift/back", p.Back.Clone())
-	means, variance := b.Param("shift/means", p.Means.Clone()), b.Param("shift/variance", p.Variance.Clone())
-	slope := b.Param("shift/slope", product(product(v, r), p.Head)) // [dx, C]
-	logits := b.Op("Gemm", []build.Ref{rows, b.Param("shift/head", p.Head.Clone()), b.Param("shift/bias", p.Bias.Clone())})
-	logits = b.Add(logits, b.MatMul(b.Unsqueeze(shift, 0), slope)) // of features as they are
-	step := b.MatMul(back, slope)
-	images := b.Cast(b.Slice(b.Op("Shape", []build.Ref{features}), 0, 0, 1), onnx.Float32)
-	gain := b.Div(variance, b.Add(variance, b.Div(b.F32(1), images)))
-	here := b.MatMul(b.ReduceMean(features, true, 0), to) // [1, r]
+	along := b.Param("shift/slope", slope.Clone()) // [dx, C]
+	logits := b.Op("Gemm", []build.Ref{at, b.Param("shift/head", p.Head.Clone()), b.Param("shift/bias", p.Bias.Clone())})
+	logits = b.Add(logits, b.MatMul(b.Unsqueeze(shift, 0), along)) // of features as they are
+	s := newShiftStep(b, p, features)
 	var moved build.Ref
 	for turn := range shiftTurns {
 		z := logits
 		if turn > 0 {
-			z = b.Sub(z, b.MatMul(moved, step))
+			z = b.Sub(z, b.MatMul(moved, along))
 		}
-		p := b.ReduceMean(b.Softmax(z, 1), true, 0) // [1, C]
-		moved = b.Mul(b.Sub(here, b.MatMul(p, means)), gain)
+		moved = s.next(b.Softmax(z, 1))
 	}
-	b.Output(ShiftOutput, b.Squeeze(b.MatMul(moved, back), 0))
+	b.Output(ShiftOutput, b.Squeeze(moved, 0))
 	estimate, err := b.Model()
 	if err != nil {
 		return nil, err
 	}
-	return joined(m, estimate, at, phi)
+	return joined(m, estimate, phi, rows)
 }
 
-// joined returns a graph of coordinates whose map, node at, reads phi less the shift, and the estimate, which reads both.
-func joined(m, estimate *onnx.Model, at int, phi string) (*onnx.Model, error) {
-	g, rows := m.Graph, m.Graph.Outputs[0].Name
-	dx := g.Initializers[ConjMap].Shape[0]
+// shiftPlace returns the values of a graph that a shift is subtracted from, and its coordinates, and the maps between these: nil where they
+// are the same. phi is "" where the graph is of another kind.
+func shiftPlace(m *onnx.Model) (phi, rows string, v, r *onnx.Tensor) {
+	g := m.Graph
+	if len(g.Inputs) != 1 || len(g.Outputs) == 0 {
+		return "", "", nil, nil
+	}
+	rows = g.Outputs[0].Name
+	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == "MatMul" && n.Input(1) == ConjMap })
+	v, r = g.Initializers[ConjMap], g.Initializers[ConjMetric]
+	switch {
+	case at >= 0 && v != nil && r != nil:
+		return g.Nodes[at].Inputs[0], rows, v, r
+	case at < 0 && len(g.Outputs) == 1 && rows == ConjCoordinates:
+		return rows, rows, nil, nil
+	}
+	return "", "", nil, nil
+}
+
+// shiftStep is a step of expectation and maximization.
+type shiftStep struct {
+	b                                *build.Builder
+	p                                ShiftParts
+	mean, images, once               build.Ref // of the features [1, dx]; n; 1/n
+	means, shares, all               build.Ref // shares sum to 1, all is the sum
+	to, back, variance, rest, traces build.Ref
+}
+
+func newShiftStep(b *build.Builder, p ShiftParts, features build.Ref) *shiftStep {
+	s := &shiftStep{b: b, p: p, mean: b.ReduceMean(features, true, 0), means: b.Param("shift/means", p.Means.Clone())}
+	s.images = b.Cast(b.Slice(b.Op("Shape", []build.Ref{features}), 0, 0, 1), onnx.Float32)
+	s.once = b.Div(b.F32(1), s.images)
+	shares := b.Param("shift/shares", p.Shares.Clone())
+	s.all = b.ReduceSum(shares, true, 0)
+	s.shares = b.Div(shares, s.all)
+	if p.To != nil {
+		s.to, s.back = b.Param("shift/to", p.To.Clone()), b.Param("shift/back", p.Back.Clone())
+		s.variance = b.Param("shift/variance", p.Variance.Clone())
+	}
+	if p.Trace > 0 {
+		s.rest, s.traces = b.Param("shift/rest", onnx.Vector(p.Rest)), b.Param("shift/trace", onnx.Vector(p.Trace))
+	}
+	return s
+}
+
+// next returns b [1, dx], given the images' probabilities.
+func (s *shiftStep) next(p build.Ref) build.Ref {
+	b := s.b
+	sum, want := b.ReduceSum(p, true, 0), b.Mul(s.images, s.shares) // [1, C] and [C]
+	off := b.Sub(sum, want)
+	wide := b.Div(b.ReduceSum(b.Div(b.Mul(off, off), want), true, 1), b.F32(float32(s.p.Shares.Len()-1)))
+	a := b.Div(b.Relu(b.Sub(s.images, wide)), b.Op("Max", []build.Ref{b.Sub(wide, b.F32(1)), b.F32(leastWider)}))
+	a = b.Op("Min", []build.Ref{a, s.all})
+	q := b.Div(b.Add(sum, b.Mul(a, s.shares)), b.Add(s.images, a))
+	d := b.Sub(s.mean, b.MatMul(q, s.means))
+	gained := func(x, v build.Ref) build.Ref { return b.Mul(x, b.Div(v, b.Add(v, s.once))) }
+	outside := func(o build.Ref) build.Ref {
+		tells := b.Div(b.ReduceSum(b.Mul(o, o), true, 1), s.traces)
+		return gained(o, b.Op("Max", []build.Ref{s.rest, b.Sub(tells, s.once)}))
+	}
+	if s.p.To == nil {
+		return outside(d)
+	}
+	in := b.MatMul(d, s.to)
+	moved := b.MatMul(gained(in, s.variance), s.back)
+	if s.p.Trace > 0 {
+		moved = b.Add(moved, outside(b.Sub(d, b.MatMul(in, s.back))))
+	}
+	return moved
+}
+
+// joined returns a graph whose nodes read phi less the shift, or give it where phi is the output rows, and the estimate, which reads both.
+func joined(m, estimate *onnx.Model, phi, rows string) (*onnx.Model, error) {
+	g, from := m.Graph, "shift/from"
+	dx := estimate.Graph.Inputs[0].Shape[1].Size
+	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Inputs, phi) && n.Input(1) == ConjMap })
+	if phi == rows {
+		last := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, rows) })
+		if last < 0 {
+			return nil, fmt.Errorf("graph %q has no node that computes %q", g.Name, rows)
+		}
+		phi, from, at = "shift/phi", rows, last+1
+		out := g.Nodes[last].Outputs
+		out[slices.Index(out, rows)] = phi
+	} else {
+		g.Nodes[at].Inputs[0] = from
+	}
 	for _, n := range estimate.Graph.Nodes {
 		for i, in := range n.Inputs {
 			switch in {
@@ -111,9 +206,8 @@ func joined(m, estimate *onnx.Model, at int, phi string) (*onnx.Model, error) {
 		g.Initializers[shiftName(name)] = t
 	}
 	g.AddOptional(ShiftInput, onnx.ZerosF32(dx))
-	g.Nodes[at].Inputs[0] = "shift/from"
 	g.Nodes = slices.Insert(g.Nodes, at, &onnx.Node{Name: "shift/from", Op: "Sub", Inputs: []string{phi, ShiftInput},
-		Outputs: []string{"shift/from"}})
+		Outputs: []string{from}})
 	g.Nodes = append(g.Nodes, estimate.Graph.Nodes...)
 	g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: ShiftOutput, DType: onnx.Float32, Shape: []onnx.Dim{onnx.Known(dx)}})
 	g.Values = nil

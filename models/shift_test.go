@@ -33,8 +33,8 @@ func TestWithShift(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := ShiftParts{To: normal(1, dx, r), Back: normal(1, r, dx), Means: normal(1, classes, r), Variance: onnx.Vector[float32](2, 0.1),
-		Head: normal(1, k, classes), Bias: normal(1, classes)}
+	p := ShiftParts{To: normal(1, dx, r), Back: normal(1, r, dx), Means: normal(1, classes, dx), Variance: onnx.Vector[float32](2, 0.1),
+		Rest: 0.2, Trace: 3, Shares: onnx.Vector[float32](3, 1, 0.5, 0.5), Head: normal(1, k, classes), Bias: normal(1, classes)}
 	m, err := WithShift(coordinates, p)
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +58,18 @@ func TestWithShift(t *testing.T) {
 
 	slope := float64s(product(product(values[ConjMap], values[ConjMetric]), p.Head))
 	b := make([]float64, dx)
+	phi := make([]float64, n*dx)
+	for i := range n {
+		var norm float64
+		for j := range dx {
+			norm += math.Pow(float64(features.F32()[i*dx+j]-values[ConjCentre].F32()[j]), 2)
+		}
+		for j := range dx {
+			phi[i*dx+j] = float64(features.F32()[i*dx+j]-values[ConjCentre].F32()[j]) / math.Sqrt(1+norm/4)
+		}
+	}
 	for range shiftTurns {
-		diff := make([]float64, r) // mean of phi To - p Means
-		for i := range n {
+		b = p.step(phi, b, func(i int) []float64 {
 			z, sum := make([]float64, classes), 0.0
 			for c := range z {
 				z[c] = float64(p.Bias.F32()[c])
@@ -73,27 +82,11 @@ func TestWithShift(t *testing.T) {
 				z[c] = math.Exp(z[c])
 				sum += z[c]
 			}
-			var norm float64
-			for j := range dx {
-				norm += math.Pow(float64(features.F32()[i*dx+j]-values[ConjCentre].F32()[j]), 2)
+			for c := range z {
+				z[c] /= sum
 			}
-			for l := range r {
-				for j := range dx {
-					phi := float64(features.F32()[i*dx+j]-values[ConjCentre].F32()[j]) / math.Sqrt(1+norm/4)
-					diff[l] += phi * float64(p.To.F32()[j*r+l]) / n
-				}
-				for c := range z {
-					diff[l] -= z[c] / sum * float64(p.Means.F32()[c*r+l]) / n
-				}
-			}
-		}
-		b = make([]float64, dx)
-		for l, v := range diff {
-			t := float64(p.Variance.F32()[l])
-			for j := range b {
-				b[j] += v * t / (t + 1./n) * float64(p.Back.F32()[l*dx+j])
-			}
-		}
+			return z
+		})
 	}
 	close("shift", float64s(got[ShiftOutput]), b)
 
@@ -116,6 +109,61 @@ func TestWithShift(t *testing.T) {
 	if _, err := Adapted(coordinates, got[ShiftOutput]); err == nil {
 		t.Error("a graph without a shift is adapted")
 	}
+}
+
+// step is a step of expectation and maximization in float64, given the probabilities of image i.
+func (p ShiftParts) step(phi, b []float64, of func(i int) []float64) []float64 {
+	dx, r, n := len(b), p.Variance.Len(), len(phi)/len(b)
+	s, sum := float64s(p.Shares), make([]float64, p.Shares.Len())
+	var all, f float64
+	for _, v := range s {
+		all += v
+	}
+	d := make([]float64, dx)
+	for i := range n {
+		for c, v := range of(i) {
+			sum[c] += v
+		}
+		for j := range d {
+			d[j] += phi[i*dx+j] / float64(n)
+		}
+	}
+	for c, v := range sum {
+		want := float64(n) * s[c] / all
+		f += (v - want) * (v - want) / want / float64(len(s)-1)
+	}
+	a := all
+	if f > 1 {
+		a = min(all, max(float64(n)-f, 0)/(f-1))
+	}
+	for c, v := range sum {
+		for j := range d {
+			d[j] -= (v + a*s[c]/all) / (float64(n) + a) * float64(p.Means.F32()[c*dx+j])
+		}
+	}
+	once, out, rest := 1/float64(n), make([]float64, dx), append([]float64(nil), d...)
+	for l := range r {
+		var in float64
+		for j, v := range d {
+			in += v * float64(p.To.F32()[j*r+l])
+		}
+		v := float64(p.Variance.F32()[l])
+		for j := range d {
+			out[j] += v / (v + once) * in * float64(p.Back.F32()[l*dx+j])
+			rest[j] -= in * float64(p.Back.F32()[l*dx+j])
+		}
+	}
+	var square float64
+	for _, v := range rest {
+		square += v * v
+	}
+	if p.Trace > 0 {
+		u := max(float64(p.Rest), square/float64(p.Trace)-once)
+		for j, v := range rest {
+			out[j] += u / (u + once) * v
+		}
+	}
+	return out
 }
 
 func float64s(x *onnx.Tensor) []float64 {

@@ -70,7 +70,7 @@ type adaptation struct {
 func (c *Classifier) adapting() (*adaptation, error) {
 	if c.whole == nil {
 		return nil, errors.New("adapting the classifier: it states no shifts of cameras: fmp pool states them where it finds clients whose " +
-			"cameras differ (class means, no --for)")
+			"cameras differ")
 	}
 	s, err := c.load(c.whole, models.ShiftOutput)
 	return &adaptation{c: c, session: s}, err

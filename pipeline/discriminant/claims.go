@@ -24,14 +24,7 @@ import (
 // Further coordinates are random directions of the space in which W is I ([scattered]). False means hide from the directions of true ones,
 // not from those: the noise of a mean of n images has 1/n of their variance.
 func Claims(clients []Client, improper []bool) (u honesty.Uploads, lambda []float64, err error) {
-	clients = slices.Clone(clients)
-	for m, bad := range improper {
-		if bad {
-			own := *clients[m].Within
-			own.Rank, own.Dof, own.Data = 0, 0, nil
-			clients[m].Within = &own
-		}
-	}
+	clients = proper(clients, improper)
 	p, err := pool(clients)
 	if err != nil {
 		return u, nil, err
@@ -176,6 +169,19 @@ func Improper(clients []Client) ([]bool, error) {
 		out[m] = !chol.Factorize(mat.NewSymDense(p.k, raw))
 	}
 	return out, nil
+}
+
+// proper returns the clients without the scatter of those whose scatter is no covariance.
+func proper(clients []Client, improper []bool) []Client {
+	clients = slices.Clone(clients)
+	for m, bad := range improper {
+		if bad {
+			own := *clients[m].Within
+			own.Rank, own.Dof, own.Data = 0, 0, nil
+			clients[m].Within = &own
+		}
+	}
+	return clients
 }
 
 // leastVariance is the lower bound of the variances of class means, for directions in which they hardly differ.

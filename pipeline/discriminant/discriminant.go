@@ -60,6 +60,8 @@ type Client struct {
 	Within *moments.Within
 	// Share is the share of its images that count, above 0 and at most 1; 0 stands for 1.
 	Share float64
+	// Shift is what the client's rows are less of, [k], as another camera adds it to all of them; nil for nothing.
+	Shift []float64
 }
 
 // Options of a posterior.
@@ -71,6 +73,9 @@ type Options struct {
 	Corpus *Client
 	Seed   uint64
 	Stream string
+	// Effects is the covariance, [k, k], of the shifts of clients whose images the heads are for; nil where these have none. Kappa
+	// is then told by calibration points with their clients' shifts.
+	Effects *mat.SymDense
 }
 
 // Posterior is the result.
@@ -83,6 +88,7 @@ type Posterior struct {
 	Spread, Separation, Pseudo float64
 	// Corpus is the log evidence of the corpus, its prior odds included; below 0, and where there is none, it took no part.
 	Corpus float64
+	Means  *mat.Dense // m_c, [C, k]
 }
 
 // Of computes the posterior from the uploads of at least one client.
@@ -98,12 +104,18 @@ func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.effects = o.Effects
 	o.Samples = min(o.Samples, max(2, mostWeights/((p.k+1)*p.c)))
 	kappas := []float64{o.Kappa.Median}
 	weights := []float64{1}
 	var evidence float64
 	if len(p.labels) > 0 && p.total() > 0 {
-		if kappas, weights, evidence, err = p.choose(o); err != nil {
+		rows := p.rows
+		if o.Effects != nil {
+			p.rows = p.seen(clients)
+		}
+		kappas, weights, evidence, err = p.choose(o)
+		if p.rows = rows; err != nil {
 			return nil, err
 		}
 	}
@@ -115,7 +127,10 @@ func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo, Corpus: evidence}
+	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo, Corpus: evidence, Means: mat.DenseCopyOf(h.shift)}
+	for y := range p.c {
+		floats.Add(out.Means.RawRowView(y), h.origin)
+	}
 	for i, w := range weights {
 		l := math.Log(kappas[i])
 		out.Kappa.Median += w * l
@@ -148,6 +163,29 @@ func LogLikelihood(clients []Client, rows []float32, labels []int, kappas []floa
 	return p.logLikelihood(h, x, labels, kappas, o)
 }
 
+// Whitening returns the map of differences of rows, [k, k], to coordinates in which W is I, and the map back. A scatter that is no
+// covariance takes no part in W.
+func Whitening(clients []Client) (white, back *mat.Dense, err error) {
+	improper, err := Improper(clients)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := pool(proper(clients, improper))
+	if err != nil {
+		return nil, nil, err
+	}
+	_, chol, _, err := p.within()
+	if err != nil {
+		return nil, nil, err
+	}
+	var upper, inverse mat.TriDense
+	chol.UTo(&upper) // W = U'U
+	if err := inverse.InverseTri(&upper); err != nil {
+		return nil, nil, fmt.Errorf("discriminant: covariance within classes: %w", err)
+	}
+	return mat.DenseCopyOf(&inverse), mat.DenseCopyOf(&upper), nil
+}
+
 // ErrOneClass is wrapped by the error for uploads that hold one class alone.
 var ErrOneClass = errors.New("all images are of one class; a classifier needs two")
 
@@ -163,6 +201,7 @@ type pooled struct {
 	labels  []int
 	of      []int // client of each calibration point
 	prior   *corpus
+	effects *mat.SymDense
 }
 
 // cell is a client's mean of one class.
@@ -186,6 +225,9 @@ func pool(clients []Client) (*pooled, error) {
 		if err := u.Within.Check(p.c); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
+		if u.Shift != nil && len(u.Shift) != p.k {
+			return nil, fmt.Errorf("discriminant: the shift of client %d has %d numbers; want %d", m, len(u.Shift), p.k)
+		}
 		share := cmp.Or(u.Share, 1)
 		own := make([]float64, len(raw))
 		u.Within.AddTo(own)
@@ -200,11 +242,18 @@ func pool(clients []Client) (*pooled, error) {
 			for j := range e.mean {
 				e.mean[j] = float64(rows[i*p.k+j])
 			}
+			if u.Shift != nil {
+				floats.Sub(e.mean, u.Shift)
+			}
 			p.cells = append(p.cells, e)
 		}
 		for i, y := range u.Within.Labels {
-			for _, v := range u.Within.Calibration[i*p.k : (i+1)*p.k] {
-				calibration = append(calibration, float64(v))
+			for j, v := range u.Within.Calibration[i*p.k : (i+1)*p.k] {
+				at := float64(v)
+				if u.Shift != nil {
+					at -= u.Shift[j]
+				}
+				calibration = append(calibration, at)
 			}
 			p.labels, p.of = append(p.labels, y), append(p.of, m)
 		}
@@ -229,6 +278,17 @@ func (p *pooled) sum() {
 			floats.Scale(1/n, p.mean.RawRowView(y))
 		}
 	}
+}
+
+// seen returns the calibration points with their clients' shifts.
+func (p *pooled) seen(clients []Client) *mat.Dense {
+	out := mat.DenseCopyOf(p.rows)
+	for i, m := range p.of {
+		if b := clients[m].Shift; b != nil {
+			floats.Add(out.RawRowView(i), b)
+		}
+	}
+	return out
 }
 
 func (p *pooled) total() float64 { return floats.Sum(p.n) }
@@ -297,6 +357,11 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	for i := range p.k {
 		for j := range p.k {
 			of += inv.At(i, j) * s.At(i, j)
+		}
+	}
+	if p.effects != nil {
+		if w.AddSym(w, p.effects); !chol.Factorize(w) {
+			return nil, nil, 0, fmt.Errorf("discriminant: the covariance of clients' shifts is none; leave out the client that sent it")
 		}
 	}
 	return w, &chol, max(of/dof/float64(p.k), 1e-6), nil

@@ -121,9 +121,9 @@ func (r *Round) client() (int, error) {
 	if at < 0 {
 		return 0, fmt.Errorf("pool: the classifier is to be for client %q: none of the %d uploads is from this client", r.For, len(r.Uploads))
 	}
-	if r.Moments() || r.open == nil {
-		return 0, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from class means of all features behind an "+
-			"extractor with an open predictor, and these uploads are other", r.For)
+	if !r.Moments() && r.open == nil {
+		return 0, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from moments, or from class means of all features "+
+			"behind an extractor with an open predictor, and these uploads are other", r.For)
 	}
 	return at + 1, nil
 }

@@ -90,6 +90,9 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 // openMoments prepares the posterior of moments.
 func (r *Round) openMoments() (*Sampling, error) {
 	s := &Sampling{round: r, close: func() {}}
+	if _, err := r.client(); err != nil {
+		return nil, err
+	}
 	for _, u := range r.Uploads {
 		if u.Within == nil {
 			return nil, fmt.Errorf("pool: the upload of %q holds no moments, and the client graph asks for them (fmp fuse --upload moments): "+
@@ -111,6 +114,9 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 		Corpus: r.Corpus}, Honesty: !r.Trust, Threads: r.Threads}
 	if r.Client.Kappa > 0 {
 		o.Kappa = discriminant.Kappa{Median: r.Client.Kappa, Deviation: r.Client.KappaDeviation}
+	}
+	if o.For, err = r.client(); err != nil {
+		return nil, err
 	}
 	at, err := posterior.NewEmbedded(r.Client.Dx, basis, nil, nil)
 	if err != nil {

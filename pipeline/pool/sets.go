@@ -71,7 +71,8 @@ func (r *Round) enough(counts []int, remedy string) (bool, error) {
 }
 
 // calibration holds points for prediction sets back: every second one of each client, at random. The others choose the temperature and
-// count as images; those held back do neither, so that the sets' guarantee is exact. Where they are too few for the level none are, and a
+// count as images; those held back do neither, so that the sets' guarantee is exact. A classifier for one client has the sets of that
+// client's points alone. Where they are too few for the level none are, and a
 // level that was asked for is an error.
 func (s *Sampling) calibration() error {
 	r := s.round
@@ -84,6 +85,9 @@ func (s *Sampling) calibration() error {
 	for m, c := range s.clients {
 		random[m] = rng.New(r.Seed, stream, "sets", r.Uploads[m].Client)
 		n := len(c.Within.Labels)
+		if r.For != "" && r.For != r.Uploads[m].Client {
+			continue
+		}
 		out[m] = random[m].Perm(n)[:(n+1)/2]
 		for _, i := range out[m] {
 			counts[c.Within.Labels[i]]++
@@ -95,7 +99,7 @@ func (s *Sampling) calibration() error {
 	}
 	share := min(1, float64(mostScored)/float64(total))
 	for m := range s.clients {
-		if random[m].Float64() < share {
+		if len(out[m]) > 0 && random[m].Float64() < share {
 			s.clients[m].Within = s.holdBack(m, out[m])
 		}
 	}

@@ -50,7 +50,7 @@ func (t *FMP) apart() (*apart, error) {
 				a.open = t.in.Open.Moved(known)
 			}
 		} else {
-			a.open = t.in.Open.Wider(a.effects.Covariance())
+			a.open = t.in.Open.Wider(a.effects.ToCome().Covariance())
 		}
 		if !ok {
 			return a, nil
@@ -63,7 +63,7 @@ func (t *FMP) apart() (*apart, error) {
 
 // closed returns the conjugate predictor of a round with effects.
 func (t *FMP) closed(c *sample.Conjugate, a *apart, known []float64) (Conjugate, error) {
-	gain, centre, err := t.in.Open.Unshift(a.effects.Covariance())
+	gain, centre, err := t.in.Open.Unshift(a.effects.ToCome().Covariance())
 	if err != nil {
 		return nil, err
 	}

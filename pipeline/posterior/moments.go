@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -13,6 +15,8 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/discriminant"
+	"fmp/pipeline/internal/effect"
+	"fmp/pipeline/point"
 )
 
 // MomentsOptions are those of a posterior from moments.
@@ -20,11 +24,27 @@ type MomentsOptions struct {
 	discriminant.Options
 	// Honesty makes each sample draw which clients are honest, and use only their uploads.
 	Honesty bool
+	// Alike takes all clients for alike: none has an effect. For is the number, from 1, of the client whose images the result is for; 0 for
+	// a client to come.
+	Alike   bool
+	For     int
 	Threads int // goroutines at most; 0: one a processor
 }
 
 // Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no corpus; c is how features are embedded.
+// Where clients have effects (package effect), class means and calibration points are read less these. For a client to come the covariance
+// within classes is wider by that of effects; for a client of the round all rows are shifted by its effect.
 func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o MomentsOptions) (*Result, error) {
+	effects, err := momentsEffects(clients, o)
+	if err != nil {
+		return nil, err
+	}
+	if effects.Any() {
+		clients = less(clients, effects, o.For)
+		if o.For == 0 {
+			o.Effects = effects.ToCome().Covariance()
+		}
+	}
 	var j *Judgement
 	all := make([]int, len(clients))
 	for m := range all {
@@ -32,7 +52,6 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 	}
 	states := []momentsState{{all, o.Samples}}
 	if o.Honesty && len(clients) > 1 {
-		var err error
 		if clients, states, j, err = judgeMoments(ctx, clients, o); err != nil {
 			return nil, err
 		}
@@ -61,8 +80,48 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 	if o.Corpus != nil {
 		diagnostics["corpus"] = first.Corpus
 	}
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
-		Judgement: j, Diagnostics: diagnostics}, nil
+	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
+		Judgement: j, Effects: effects, Diagnostics: diagnostics}
+	if effects.Any() {
+		var sets []*point.Set
+		for _, m := range states[0].clients {
+			sets = append(sets, clients[m].Means)
+		}
+		r.Shift = newShift(effects, o.For, first.Means, e, sets)
+	}
+	return r, nil
+}
+
+// momentsEffects estimates the clients' effects; nil where none has one.
+func momentsEffects(clients []discriminant.Client, o MomentsOptions) (*effect.Effects, error) {
+	if o.Alike || len(clients) < 3 {
+		return nil, nil
+	}
+	white, back, err := discriminant.Whitening(clients)
+	if err != nil {
+		return nil, err
+	}
+	sets := make([]*point.Set, len(clients))
+	for m, c := range clients {
+		sets[m] = c.Means
+	}
+	return effect.Of(sets, white, back)
+}
+
+// less returns the clients with their effects as shifts, less that of the client with a number from 1.
+func less(clients []discriminant.Client, effects *effect.Effects, number int) []discriminant.Client {
+	out := slices.Clone(clients)
+	for m := range out {
+		b := make([]float64, out[m].Within.K)
+		if own := effects.Shift[m]; own != nil {
+			floats.Add(b, own)
+		}
+		if number > 0 && effects.Shift[number-1] != nil {
+			floats.Sub(b, effects.Shift[number-1])
+		}
+		out[m].Shift = b
+	}
+	return out
 }
 
 // momentsBytes returns the mean size of an upload in float32, without framing.
@@ -87,6 +146,11 @@ func NewEmbedded(dx int, basis *onnx.Tensor, mean, std []float32) (*Embedded, er
 	if err != nil {
 		return nil, err
 	}
+	return embedded(graph, dx)
+}
+
+// embedded prepares a graph from features to coordinates.
+func embedded(graph *onnx.Model, dx int) (*Embedded, error) {
 	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		return nil, err
@@ -109,11 +173,12 @@ func (c *Embedded) Of(ctx context.Context, features []float32) ([]float32, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	out, err := engine.Eval(c.session, map[string]*onnx.Tensor{"features": onnx.NewTensor(features, len(features)/c.dx, c.dx)}, "coordinates")
+	in := map[string]*onnx.Tensor{c.graph.Graph.Inputs[0].Name: onnx.NewTensor(features, len(features)/c.dx, c.dx)}
+	out, err := engine.Eval(c.session, in, models.ConjCoordinates)
 	if err != nil {
 		return nil, err
 	}
-	return out["coordinates"].F32(), nil
+	return out[models.ConjCoordinates].F32(), nil
 }
 
 // momentsIntervals are intervals from the heads: the mean and standard deviation of a probability's log-odds over them, the second

@@ -10,26 +10,16 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/pure"
-	"fmp/pipeline/sample"
+	"fmp/pipeline/internal/effect"
+	"fmp/pipeline/point"
 )
 
-// shiftLeast is the smallest variance of effects, relative to the largest, of a direction in which shifts are estimated.
-const shiftLeast = 1e-6
-
-// shiftParts returns the estimate of the effect of a client to come from images without labels; nil where no client has an effect. The
-// covariance of effects is theirs, class means are the posterior's, and the head is the mean of the ensemble's.
+// shiftParts returns the estimate of a shift from images without labels: the effect of a client to come or, of one that took part, what the
+// uploads leave unknown of its effect. It is nil where no client has an effect. Class means are the posterior's, and the head is the mean
+// of the ensemble's.
 func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts, error) {
 	a, err := t.apart()
-	if err != nil || !a.effects.Any() || t.in.For > 0 || len(e) == 0 || isWide(f, t.in.Samples) {
-		return nil, err
-	}
-	white, back, err := t.in.Open.White()
-	if err != nil {
-		return nil, err
-	}
-	to, from, variance, err := directions(a.effects.Covariance(), white, back)
-	if err != nil {
+	if err != nil || !a.effects.Any() || len(e) == 0 || isWide(f, t.in.Samples) {
 		return nil, err
 	}
 	means := t.capped(a.soft)
@@ -38,11 +28,15 @@ func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts,
 			means[m] = reweighted(a.soft[m], func(y int) float64 { return j.Honest[m] * j.share[m*t.c+y] })
 		}
 	}
-	stats, err := t.in.Open.Pool(means)
+	from := t.in.Open
+	if t.in.For > 0 {
+		from = a.open // moved to this client's
+	}
+	stats, err := from.Pool(means)
 	if err != nil {
 		return nil, err
 	}
-	q, err := t.in.Open.Posterior(stats)
+	q, err := from.Posterior(stats)
 	if err != nil {
 		return nil, err
 	}
@@ -52,50 +46,76 @@ func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts,
 		wide.Mul(own, p.T())
 		own = &wide
 	}
-	var at mat.Dense
-	at.Mul(own, to)
-	k := e[0].D - 1
-	head := make([]float64, (k+1)*t.c)
+	return newShift(a.effects, t.in.For, own, e, means), nil
+}
+
+// newShift returns the estimate of a shift given class means [C, dx], the heads and the clients' class means with masses. client is the
+// number, from 1, of the one that the result is for; 0 for a client to come.
+func newShift(effects *effect.Effects, client int, means *mat.Dense, e Ensemble, sets []*point.Set) *models.ShiftParts {
+	law := effects.ToCome()
+	if client > 0 {
+		law = effects.Left(client - 1)
+	}
+	k, c := e[0].D-1, e[0].C
+	head := make([]float64, (k+1)*c)
 	for _, h := range e {
 		floats.AddScaled(head, 1/float64(len(e)), h.W)
 	}
-	dx, r := to.Dims()
-	return &models.ShiftParts{
-		To: onnx.NewTensor(narrow(to.RawMatrix().Data), dx, r), Back: onnx.NewTensor(narrow(from.RawMatrix().Data), r, dx),
-		Means: onnx.NewTensor(narrow(at.RawMatrix().Data), t.c, r), Variance: onnx.NewTensor(narrow(variance), r),
-		Head: onnx.NewTensor(narrow(head[:k*t.c]), k, t.c), Bias: onnx.NewTensor(narrow(head[k*t.c:]), t.c),
-	}, nil
+	d := law.Directions()
+	out := &models.ShiftParts{Means: matrix(means), Rest: float32(d.Rest), Trace: float32(d.Trace),
+		Shares: onnx.Vector(narrow(shares(sets))...), Head: onnx.NewTensor(narrow(head[:k*c]), k, c),
+		Bias: onnx.NewTensor(narrow(head[k*c:]), c)}
+	if d.To != nil {
+		out.To, out.Back, out.Variance = matrix(d.To), matrix(d.Back), onnx.Vector(narrow(d.Variance)...)
+	}
+	return out
 }
 
-// directions returns the maps of features to the principal directions of effects with a covariance [dx, dx], and back, and the variances
-// along them. white and back are those of coordinates in which the covariance within classes is I.
-func directions(effects *mat.SymDense, white, back *mat.Dense) (to, from *mat.Dense, variance []float64, err error) {
-	var half, whole mat.Dense
-	half.Mul(effects, white)
-	whole.Mul(white.T(), &half)
-	k, _ := whole.Dims()
-	sym := mat.NewSymDense(k, nil)
-	for i := range k {
-		for j := i; j < k; j++ {
-			sym.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
+func matrix(m *mat.Dense) *onnx.Tensor {
+	r, c := m.Dims()
+	return onnx.NewTensor(narrow(mat.DenseCopyOf(m).RawMatrix().Data), r, c)
+}
+
+// Concentrations that shares weighs, from few classes at each client to the same shares at all.
+const (
+	leastConcentration = 0.1
+	mostConcentration  = 1e4
+)
+
+// shares returns the parameters of the Dirichlet distribution of clients' shares of the classes: its mean is that of all images and one
+// more of each class, its concentration that of greatest likelihood given each client's images of each class (Minka 2000, Estimating a
+// Dirichlet distribution).
+func shares(sets []*point.Set) []float64 {
+	counts := make([][]float64, len(sets))
+	mean := make([]float64, sets[0].C)
+	for m, set := range sets {
+		counts[m] = make([]float64, set.C)
+		_, labels := set.Labelled()
+		for i, y := range labels {
+			counts[m][y] += float64(set.W[i])
+		}
+		floats.Add(mean, counts[m])
+	}
+	floats.AddConst(1, mean)
+	floats.Scale(1/floats.Sum(mean), mean)
+	gamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
+	best, most := 0.0, math.Inf(-1)
+	for a := leastConcentration; a <= mostConcentration; a *= 1.2 {
+		var l float64
+		for _, n := range counts {
+			l += gamma(a) - gamma(a+floats.Sum(n))
+			for y, v := range n {
+				if v > 0 {
+					l += gamma(v+a*mean[y]) - gamma(a*mean[y])
+				}
+			}
+		}
+		if l > most {
+			best, most = a, l
 		}
 	}
-	var eigen mat.EigenSym
-	if !eigen.Factorize(sym, true) {
-		return nil, nil, nil, fmt.Errorf("client effects: eigenvalues of their covariance did not converge; check that class means are finite")
-	}
-	values := eigen.Values(nil) // ascending
-	var all mat.Dense
-	eigen.VectorsTo(&all)
-	first := 0
-	for first < k-1 && values[first] < shiftLeast*values[k-1] {
-		first++
-	}
-	u := mat.DenseCopyOf(all.Slice(0, k, first, k))
-	to, from = new(mat.Dense), new(mat.Dense)
-	to.Mul(white, u)
-	from.Mul(u.T(), back)
-	return to, from, values[first:], nil
+	floats.Scale(best, mean)
+	return mean
 }
 
 func narrow(x []float64) []float32 {
@@ -117,34 +137,27 @@ func (r *Result) Adapt(features []float32) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		return nil, err
-	}
-	s, err := eng.Load(shifting)
-	if err != nil {
-		return nil, err
-	}
 	dx := shifting.Graph.Inputs[0].Shape[1].Size
-	in := onnx.NewTensor(features, len(features)/dx, dx)
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{shifting.Graph.Inputs[0].Name: in}, models.ShiftOutput)
+	at, err := embedded(shifting, dx)
 	if err != nil {
 		return nil, err
 	}
-	b := make([]float64, dx)
-	for i, v := range out[models.ShiftOutput].F32() {
-		if b[i] = float64(v); math.IsNaN(b[i]) {
+	in := onnx.NewTensor(features, len(features)/dx, dx)
+	out, err := engine.Eval(at.session, map[string]*onnx.Tensor{shifting.Graph.Inputs[0].Name: in}, models.ShiftOutput)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range out[models.ShiftOutput].F32() {
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
 			return nil, fmt.Errorf("adapting to images without labels: the shift is not finite; check the features")
 		}
 	}
-	from, ok := r.Coordinates.(interface {
-		Shifted(e engine.Engine, a *mat.Dense, centre, b []float64) (*sample.Conjugate, error)
-	})
-	if !ok {
-		return nil, fmt.Errorf("adapting to images without labels: coordinates %T cannot be shifted", r.Coordinates)
+	adapted, err := models.Adapted(shifting, out[models.ShiftOutput])
+	if err != nil {
+		return nil, err
 	}
 	moved := *r
 	moved.Intervals, moved.Shift = nil, nil
-	moved.Coordinates, err = from.Shifted(eng, nil, nil, b)
+	moved.Coordinates, err = embedded(adapted, dx)
 	return &moved, err
 }

@@ -20,7 +20,7 @@
 // (evident), all have one: e_mc has a variance of its own for each client, T is of low rank plus a multiple of I, and all are estimated by
 // evidence (shrinkage).
 //
-// The covariance of effects over clients is that of those found, of low rank (Effects.Covariance); a client to come has an effect of
+// The covariance of effects over clients is that of those found, of low rank (Effects.ToCome); a client to come has an effect of
 // that covariance.
 package effect
 
@@ -57,8 +57,10 @@ type Effects struct {
 	// Share is, of a client with an effect, how many images without one tell as much of a class as one of its images, 1 at most: its class
 	// means differ from the others' each in its own way too.
 	Share []float64
-	// covariance is that of a client to come, where it is not the mean of b_m b_m'.
-	covariance *mat.SymDense
+	// precision is that of each client's class means, taken together, on its effect, in coordinates in which the covariance within
+	// classes is I.
+	precision []float64
+	law       Law
 }
 
 // Any reports whether a client has an effect.
@@ -66,23 +68,28 @@ func (e *Effects) Any() bool {
 	return e != nil && anyOf(e.Shift)
 }
 
-// Covariance returns that of the effect of a client to come, [dx, dx]: where few clients have effects the mean of b_m b_m' over all.
-func (e *Effects) Covariance() *mat.SymDense {
-	if e.covariance != nil {
-		return e.covariance
+// ToCome returns the distribution of the effect of a client to come: where few clients have effects its covariance is the mean of b_m b_m'
+// over all.
+func (e *Effects) ToCome() Law { return e.law }
+
+// Left returns the distribution of what the uploads leave unknown of the effect of client m. Where few clients have effects it is that of
+// the mean of its class means.
+func (e *Effects) Left(m int) Law {
+	p, l := max(e.precision[m], least), e.law
+	if l.rest == 0 { // no distribution over all clients
+		l.basis, l.along, l.rest = nil, nil, 1/p
+		return l
 	}
-	var out *mat.SymDense
-	for _, b := range e.Shift {
-		if b == nil {
-			continue
-		}
-		if out == nil {
-			out = mat.NewSymDense(len(b), nil)
-		}
-		out.SymRankOne(out, 1/float64(len(e.Shift)), mat.NewVecDense(len(b), b))
+	l.along = slices.Clone(l.along)
+	for j, v := range l.along {
+		l.along[j] = 1 / (p + 1/v)
 	}
-	return out
+	l.rest = 1 / (p + 1/l.rest)
+	return l
 }
+
+// least bounds precisions.
+const least = 1e-9
 
 // Apart returns clients' class means less their effects, plus a further shift where that is not nil.
 func (e *Effects) Apart(sets []*point.Set, plus []float64) []*point.Set {
@@ -150,13 +157,17 @@ func Of(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 			break
 		}
 	}
-	if e, err := common(cells, found, sets[0].C, back); e != nil || err != nil {
+	if e, err := common(cells, found, sets[0].C, Law{white: white, back: back}); e != nil || err != nil {
 		return e, err
 	}
 	if !anyOf(found) {
 		return nil, nil
 	}
-	return effects(found, share, back), nil
+	l, err := lawOf(found, white, back)
+	if err != nil {
+		return nil, err
+	}
+	return effects(found, share, cells, l), nil
 }
 
 func anyOf(found [][]float64) bool {
@@ -164,14 +175,18 @@ func anyOf(found [][]float64) bool {
 }
 
 // effects returns effects that are given in coordinates in which the covariance within classes is I.
-func effects(found [][]float64, share []float64, back *mat.Dense) *Effects {
-	e := &Effects{Shift: make([][]float64, len(found)), Size: make([]float64, len(found)), Share: share}
+func effects(found [][]float64, share []float64, cells [][]cell, l Law) *Effects {
+	e := &Effects{Shift: make([][]float64, len(found)), Size: make([]float64, len(found)), Share: share,
+		precision: make([]float64, len(found)), law: l}
 	for m, b := range found {
+		for _, c := range cells[m] {
+			e.precision[m] += c.a
+		}
 		if b == nil {
 			continue
 		}
 		var shift mat.VecDense
-		shift.MulVec(back.T(), mat.NewVecDense(len(b), b))
+		shift.MulVec(l.back.T(), mat.NewVecDense(len(b), b))
 		e.Shift[m], e.Size[m] = shift.RawVector().Data, floats.Norm(b, 2)
 	}
 	return e
@@ -179,8 +194,8 @@ func effects(found [][]float64, share []float64, back *mat.Dense) *Effects {
 
 // common returns the effects of a round in which most clients have one, by shrinkage; nil where nothing tells that most have. found are
 // the effects that are large enough to be found one by one.
-func common(cells [][]cell, found [][]float64, classes int, back *mat.Dense) (*Effects, error) {
-	k, _ := back.Dims()
+func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, error) {
+	k, _ := l.back.Dims()
 	ref := references(cells, found, classes, k)
 	in, differ, of := make([][]cell, len(cells)), 0, 0
 	for m := range cells {
@@ -218,15 +233,11 @@ func common(cells [][]cell, found [][]float64, classes int, back *mat.Dense) (*E
 		}
 		share[m] = s.share(m)
 	}
-	out := effects(s.shift, share, back)
-	f, rest := s.factor()
-	var along mat.Dense
-	along.Mul(back.T(), f)
-	out.covariance = new(mat.SymDense)
-	out.covariance.SymOuterK(1, &along)
-	var all mat.SymDense
-	all.SymOuterK(rest, back.T())
-	out.covariance.AddSym(out.covariance, &all)
+	l.basis, l.along, l.rest = s.basis, s.along, s.rest
+	out := effects(s.shift, share, cells, l)
+	for m, v := range s.noise {
+		out.precision[m] /= v
+	}
 	return out, nil
 }
 

@@ -124,7 +124,7 @@ func TestEffects(t *testing.T) {
 				}
 			}
 		}
-		cov := e.Covariance()
+		cov := e.ToCome().Covariance()
 		for j := range dx {
 			want := 0.0
 			for _, b := range e.Shift {
@@ -258,7 +258,7 @@ func TestMostDiffer(t *testing.T) {
 				toUnits(white, mean, own[m])
 			}
 			off, none, centring = off+apartFrom(got, shift), none+apartFrom(make([][]float64, clients), shift), centring+apartFrom(own, shift)
-			if trace := mat.Trace(e.Covariance()); !(trace > 0) {
+			if trace := mat.Trace(e.ToCome().Covariance()); !(trace > 0) {
 				t.Errorf("%s: round %d: effects of a client to come have variance %v", name, i, trace)
 			}
 		}

@@ -240,20 +240,17 @@ func (s *shrinkage) covariance(along []float64, outside float64) error {
 			clients++
 		}
 	}
-	var svd mat.SVD
-	if !svd.Factorize(mat.NewDense(clients, s.k, held).T(), mat.SVDThin) {
-		return fmt.Errorf("client effects: their covariance has no eigenvalues; check that class means are finite")
+	all, values, err := principal(mat.NewDense(clients, s.k, held))
+	if err != nil {
+		return err
 	}
-	var u mat.Dense
-	svd.UTo(&u)
-	values := svd.Values(nil)
 	rank := min(len(values), clients-1, s.k)
-	u = *mat.DenseCopyOf(u.Slice(0, s.k, 0, rank))
+	u := mat.DenseCopyOf(all.Slice(0, s.k, 0, rank))
 	// The posterior covariance along the new basis: outside + sum of (along - outside) (U_old' u)^2.
 	next := make([]float64, rank)
 	var turned mat.Dense
 	if s.basis != nil {
-		turned.Mul(s.basis.T(), &u)
+		turned.Mul(s.basis.T(), u)
 	}
 	trace := outside * float64(s.k-len(along))
 	for j := range next {
@@ -277,20 +274,8 @@ func (s *shrinkage) covariance(along []float64, outside float64) error {
 	for j, v := range next {
 		next[j] = shrunk(v)
 	}
-	s.basis, s.along, s.rest = &u, next, shrunk(s.rest)
+	s.basis, s.along, s.rest = u, next, shrunk(s.rest)
 	return nil
-}
-
-// factor returns F [k, r] and t0 of T = FF' + t0 I.
-func (s *shrinkage) factor() (*mat.Dense, float64) {
-	out := mat.DenseCopyOf(s.basis)
-	for j, v := range s.along {
-		f := math.Sqrt(max(v-s.rest, 0))
-		for i := range s.k {
-			out.Set(i, j, out.At(i, j)*f)
-		}
-	}
-	return out, s.rest
 }
 
 // share returns how many images of a client without an effect tell as much of a class as one of client m's, 1 at most.
