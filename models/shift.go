@@ -53,8 +53,8 @@ type ShiftParts struct {
 }
 
 // WithShift returns a graph of coordinates, features [n, dx] to coordinates [n, k], with the input shift and the output estimated_shift.
-// The coordinates are a conjugate predictor's, of which further outputs read shifted features too, or embedded features (MomentsCoordinates),
-// which the shift is of then, and dx is k.
+// The coordinates are a conjugate predictor's, of which further outputs read shifted features too, or embedded features
+// (MomentsCoordinates), which the shift is of then, and dx is k.
 func WithShift(coordinates *onnx.Model, p ShiftParts) (*onnx.Model, error) {
 	m, err := withShift(onnx.Clone(coordinates), p)
 	if err != nil {

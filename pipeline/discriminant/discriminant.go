@@ -60,7 +60,7 @@ type Client struct {
 	Within *moments.Within
 	// Share is the share of its images that count, above 0 and at most 1; 0 stands for 1.
 	Share float64
-	// Shift is what the client's rows are less of, [k], as another camera adds it to all of them; nil for nothing.
+	// Shift is subtracted from the client's rows, [k], as another camera adds it to all of them; nil for nothing.
 	Shift []float64
 }
 

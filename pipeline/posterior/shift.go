@@ -14,8 +14,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// shiftParts returns the estimate of a shift from images without labels: the effect of a client to come or, of one that took part, what the
-// uploads leave unknown of its effect. It is nil where no client has an effect. Class means are the posterior's, and the head is the mean
+// shiftParts returns the estimate of a shift from images without labels: the effect of a client to come or, of one that took part, the
+// error of the estimate of its effect. It is nil where no client has an effect. Class means are the posterior's, and the head is the mean
 // of the ensemble's.
 func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts, error) {
 	a, err := t.apart()

@@ -72,8 +72,8 @@ func (e *Effects) Any() bool {
 // over all.
 func (e *Effects) ToCome() Law { return e.law }
 
-// Left returns the distribution of what the uploads leave unknown of the effect of client m. Where few clients have effects it is that of
-// the mean of its class means.
+// Left returns the distribution of the effect of client m less its estimate. Where few clients have effects it is that of the mean of its
+// class means.
 func (e *Effects) Left(m int) Law {
 	p, l := max(e.precision[m], least), e.law
 	if l.rest == 0 { // no distribution over all clients
