@@ -139,6 +139,9 @@ func calibratedText(t *testing.T) string {
 		fmt.Fprintf(&b, "| %s points | %d | %d | %d |\n", map[bool]string{false: "without", true: "with"}[with], count[with][0], count[with][1],
 			count[with][2])
 	}
+	if less == (tally{}) {
+		return b.String()
+	}
 	fmt.Fprintf(&b, "\n| NLL with points, rows of several extractors | below that without | tie | above |\n| --- | ---: | ---: | ---: |\n"+
 		"| | %d | %d | %d |\n", less.below, less.tie, less.above)
 	return b.String()
