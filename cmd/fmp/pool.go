@@ -22,6 +22,7 @@ import (
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/merge"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/settings"
@@ -35,10 +36,13 @@ type pooled struct {
 	Classes []string `json:"classes,omitempty"`
 	Clients []string `json:"clients"`
 	Skipped []string `json:"skipped,omitempty"` // why, for each upload that was left out
-	Model   string   `json:"model"`             // sha256 of the client graph behind the uploads
-	Points  int      `json:"points"`
-	N       int      `json:"n"`      // real points behind them
-	Method  string   `json:"method"` // row of the table of methods
+	// Summed is the number of further clients that a part holds the sums of, and LeftOut of those left out of them as not honest.
+	Summed  int    `json:"summed,omitempty"`
+	LeftOut int    `json:"left_out,omitempty"`
+	Model   string `json:"model"` // sha256 of the client graph behind the uploads
+	Points  int    `json:"points"`
+	N       int    `json:"n"`      // real points behind them
+	Method  string `json:"method"` // row of the table of methods
 	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is
 	// the statistic behind it, about 1 for the corpus's classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
@@ -94,15 +98,15 @@ func (c *poolSettings) options(o *poolRun) pool.Options {
 
 // poolRun is a run of fmp pool: its flags and settings, and the client graph that they name.
 type poolRun struct {
-	client, out, onBad, of, corpus   string
-	round                            uint64
-	level                            float64
-	score                            conformal.Score
-	byClass                          bool
-	shares                           string
-	rows, withSamples, trust, asJSON bool
-	anySize                          bool
-	settings                         poolSettings
+	client, out, onBad, of, corpus, against string
+	round                                   uint64
+	level                                   float64
+	score                                   conformal.Score
+	byClass                                 bool
+	shares                                  string
+	rows, withSamples, trust, asJSON        bool
+	anySize                                 bool
+	settings                                poolSettings
 
 	ext      string      // of the output: .onnx or .npy
 	skip     bool        // uploads that cannot be used are left out
@@ -134,6 +138,8 @@ shift. The classifier is for images of a client to come, or of the one that --fo
 The calibration points beside class means (fmp-edge compress --calibrate), and half of those in uploads of moments, are for
 prediction sets: output set, which holds the class of a new image of these clients with a probability of at least --level (docs/sets.md).
 
+A part, which fmp merge makes of many uploads, stands for its uploads, beside others or alone.
+
 Uploads of a private round (docs/privacy.md) are summed; where the server adds the noise, it is drawn once and the noisy sum kept in
 OUTPUT.sum, which is what the same command reads again. Their clients are not weighed by honesty, which needs single uploads
 without noise. The classifier's metadata say what was spent.
@@ -144,7 +150,8 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 		Example: `  fmp pool *.upload --client-graph client.onnx -o classifier.onnx
   fmp pool *.upload --client-graph client.onnx --predictor predictor.onnx --samples 50
   fmp pool *.upload --client-graph client.onnx --for ward-3 -o ward-3.onnx
-  fmp pool *.upload --client-graph client.onnx --on-bad skip --json`,
+  fmp pool *.upload --client-graph client.onnx --on-bad skip --json
+  fmp pool all.part late.upload --client-graph client.onnx --against sample.part`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > pool.MaxUploads {
 				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it", pool.MaxUploads, len(args))
@@ -170,6 +177,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	setFlags(cmd, &o.score, &o.byClass, &o.shares)
 	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
 		"clients' calibration points say so")
+	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")
 	flags.StringVar(&o.of, "for", "",
 		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
@@ -216,7 +224,7 @@ func (o *poolRun) open(oneRound bool) (err error) {
 func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
 	res := pooled{Output: o.out}
-	uploads, err := o.uploads(cmd, args, &res)
+	uploads, rest, err := o.uploads(cmd, args, &res)
 	if err != nil {
 		return usageError(err)
 	}
@@ -228,6 +236,9 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	}
 	r, err := pool.New(uploads, o.graph, o.manifest, options)
 	if err != nil {
+		return usageError(err)
+	}
+	if err := r.Join(rest); err != nil {
 		return usageError(err)
 	}
 	if res.Points > pool.MostPoints && r.Method() != "FMP" {
@@ -267,10 +278,22 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 }
 
 // uploads reads and counts the uploads, and warns of those that are left out or doubtful.
-func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) ([]pool.Upload, error) {
-	uploads, bad := pool.ReadUploads(files, o.want)
-	if len(bad) > 0 && (!o.skip || len(uploads) == 0) {
-		return nil, errors.Join(bad...)
+func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uploads []pool.Upload, rest *pool.Rest, err error) {
+	var bad []error
+	if pool.AnyPart(files) {
+		by := merging{against: o.against, trust: o.trust, skip: o.skip, want: o.want, graph: o.graph, manifest: o.manifest}
+		var p *merge.Part
+		if p, bad, err = by.merge(cmd.Context(), files, o.settings.options(o)); err != nil {
+			return nil, nil, err
+		}
+		if uploads, rest, err = pool.Merged(p, o.trust); err != nil {
+			return nil, nil, err
+		}
+	} else if uploads, bad = pool.ReadUploads(files, o.want); len(bad) > 0 && (!o.skip || len(uploads) == 0) {
+		return nil, nil, errors.Join(bad...)
+	}
+	if rest != nil {
+		res.Summed, res.LeftOut, res.N = rest.Summed, rest.LeftOut, rest.N
 	}
 	res.Model = uploads[0].Model
 	res.Skipped = leftOut(cmd, bad)
@@ -281,7 +304,7 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) ([]po
 		res.Clients = append(res.Clients, u.Client)
 		res.Points, res.N = res.Points+u.Points.N, res.N+u.N
 	}
-	return uploads, nil
+	return uploads, rest, nil
 }
 
 // leftOut warns of each upload that was left out, and lists why.
@@ -340,6 +363,9 @@ func (p *pooled) print(w io.Writer) error {
 	uploads := "1 upload"
 	if len(p.Clients) != 1 {
 		uploads = fmt.Sprintf("%d uploads", len(p.Clients))
+	}
+	if p.Summed > 0 {
+		uploads += fmt.Sprintf(" and the sums of %d clients (%d more were left out of them)", p.Summed, p.LeftOut)
 	}
 	fmt.Fprintf(&b, "from:       %s, %d points for n = %d\n", uploads, p.Points, p.N)
 	if p.Kappa != nil {

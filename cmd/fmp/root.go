@@ -50,6 +50,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newFeaturesCommand(),
 		newTrainCommand(),
 		newFuseCommand(),
+		newMergeCommand(),
 		newPoolCommand(),
 		newPredictCommand(),
 		newEvaluateCommand(),

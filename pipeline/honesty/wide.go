@@ -52,19 +52,25 @@ func (h *model) width() int {
 	return h.classes + 2
 }
 
+// everywhere lets each cell be of any class.
+func (h *model) everywhere() {
+	h.large = false
+	all := make([]int, h.classes+2)
+	for j := range all {
+		all[j] = j
+	}
+	for m := range h.cells {
+		for i := range h.cells[m] {
+			l := &h.cells[m][i]
+			l.near, l.own = all, l.class
+		}
+	}
+}
+
 // nearby sets the classes that cells may be of.
 func (h *model) nearby(u *Uploads) {
 	if h.large = u.large(); !h.large {
-		all := make([]int, h.classes+2)
-		for j := range all {
-			all[j] = j
-		}
-		for m := range h.cells {
-			for i := range h.cells[m] {
-				l := &h.cells[m][i]
-				l.near, l.own = all, l.class
-			}
-		}
+		h.everywhere()
 		return
 	}
 	ones := make([]float64, h.clients)

@@ -50,13 +50,16 @@ type Options struct {
 	ByClass     bool
 	Proportions string
 	Seed        uint64
-	Threads     int // 0: one per core; results do not depend on it
+	alike       bool // no client has an effect
+	Threads     int  // 0: one per core; results do not depend on it
 }
 
 // Round is the checked uploads with all that is needed to pool them.
 type Round struct {
 	Options // resolved
 	Uploads []Upload
+	// Rest are the further clients that a part holds the sums of; nil where there are none.
+	Rest *Rest
 	// Graph is the client graph (or the embedding) behind the uploads, Client its manifest.
 	Graph  *onnx.Model
 	Client models.Manifest
@@ -362,6 +365,9 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 	}
 	for _, u := range r.Uploads {
 		o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.N})
+	}
+	if r.Rest != nil {
+		o.Clients = append(o.Clients, r.Rest.origin())
 	}
 	f := r.Client
 	f.Seed, f.Command = r.Seed, command

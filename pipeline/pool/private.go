@@ -31,15 +31,18 @@ type Release struct {
 }
 
 // IsPrivate reports whether a file is a message of a private round, judged by its first bytes.
-func IsPrivate(path string) bool {
+func IsPrivate(path string) bool { return federate.IsRelease(head(path)) }
+
+// head returns the first bytes of a file; none where it cannot be read.
+func head(path string) []byte {
 	f, err := regularfile.Open(path)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer f.Close()
 	head := make([]byte, 2)
 	n, _ := f.Read(head)
-	return federate.IsRelease(head[:n])
+	return head[:n]
 }
 
 // ReadReleases reads and checks the messages of one private round, each from a different client, all for one graph and one budget. bad

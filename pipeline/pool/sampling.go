@@ -64,6 +64,10 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		sets = append(sets, u.ToSet())
 		points += u.Points.N
 	}
+	if !r.closedForm() && r.Rest != nil {
+		return nil, errors.New("pool: the uploads were merged as class means, and the predictor reads an embedding's points: give a conjugate " +
+			"predictor (fmp train conjugate)")
+	}
 	s := &Sampling{round: r, close: func() {}}
 	s.judges = r.closedForm() && !r.Trust && len(sets) > 1
 	// Honesty needs each client's upload, and the open form the scatter between clients.
@@ -112,6 +116,9 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	}
 	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream,
 		Corpus: r.Corpus}, Honesty: !r.Trust, Threads: r.Threads}
+	if r.Rest != nil {
+		o.Rest = &discriminant.Client{Means: r.Rest.Means, Within: r.Rest.Within}
+	}
 	if r.Client.Kappa > 0 {
 		o.Kappa = discriminant.Kappa{Median: r.Client.Kappa, Deviation: r.Client.KappaDeviation}
 	}
@@ -136,9 +143,13 @@ const stream = "pool"
 // openMeans prepares the posterior of class means.
 func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 	r := s.round
-	in := posterior.Input{Scope: r.Scope, Samples: r.Samples, Honesty: s.judges, Seed: r.Seed, Stream: stream, Threads: r.Threads}
+	in := posterior.Input{Scope: r.Scope, Samples: r.Samples, Honesty: s.judges, Alike: r.alike, Seed: r.Seed, Stream: stream,
+		Threads: r.Threads}
 	if in.For, err = r.client(); err != nil {
 		return err
+	}
+	if r.Rest != nil {
+		in.Rest = r.Rest.Means
 	}
 	if r.open != nil {
 		if in.Open, err = open.FromModel(r.open); err != nil {

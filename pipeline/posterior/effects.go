@@ -29,7 +29,7 @@ type apart struct {
 func (t *FMP) apart() (*apart, error) {
 	return memo.Once(t.memo, "apart", func() (*apart, error) {
 		a := &apart{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans, soft: t.in.Soft}
-		if t.in.Open == nil || t.in.Alike {
+		if t.in.Open == nil || t.in.Alike || t.in.Rest != nil {
 			return a, nil
 		}
 		white, back, err := t.in.Open.White()

@@ -26,6 +26,9 @@ type Input struct {
 	Open  *open.Predictor
 	Soft  []*point.Set
 	Scope string
+	// Rest are class means of further clients together, which were judged elsewhere or are trusted; nil where there are none. With them no
+	// client has an effect.
+	Rest *point.Set
 	// Samples is the number of samples, which require fits in open scope only; default 100.
 	Samples int
 	// NoLatent disables the latent: the posterior is then a single head, that of its means.
@@ -74,6 +77,11 @@ func New(in Input) (*FMP, error) {
 		return nil, fmt.Errorf("posterior: predictions for client %d of %d", in.For, max(len(in.ClassMeans), len(in.Soft)))
 	case len(in.ClassMeans)+len(in.Soft) == 0:
 		return nil, fmt.Errorf("posterior: no class means; a round needs those of one client at least")
+	}
+	if in.Rest != nil {
+		if err := erm.CheckSet(in.Rest); err != nil {
+			return nil, fmt.Errorf("posterior: class means of merged clients: %w", err)
+		}
 	}
 	for _, sets := range [][]*point.Set{in.ClassMeans, in.Soft} {
 		for m, s := range sets {

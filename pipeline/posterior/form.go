@@ -21,6 +21,7 @@ type Form struct {
 	// Open says that it is the open form.
 	Open        bool
 	means       []*point.Set // the clients' class means as the form reads them
+	rest        *point.Set   // Input.Rest
 	diagnostics map[string]float64
 }
 
@@ -31,7 +32,7 @@ func (t *FMP) Form() (*Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	closed := &Form{Conjugate: a.conjugate, means: a.means}
+	closed := &Form{Conjugate: a.conjugate, means: a.means, rest: t.in.Rest}
 	if t.in.Open == nil || t.in.Scope == ScopeClosed {
 		switch {
 		case t.in.Scope == ScopeOpen:
@@ -42,7 +43,7 @@ func (t *FMP) Form() (*Form, error) {
 		return closed, nil
 	}
 	return memo.Once(t.memo, "form", func() (*Form, error) {
-		stats, err := t.in.Open.Pool(t.capped(a.soft))
+		stats, err := t.in.Open.Pool(t.withRest(t.capped(a.soft)))
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +85,7 @@ func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 		return nil, err
 	}
 	k.Workers = t.in.Threads
-	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale}, true, a.soft,
+	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale}, true, a.soft, t.in.Rest,
 		map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 
@@ -107,7 +108,7 @@ func (t *FMP) among(f *Form, j *Judgement) (*Form, error) {
 		if !f.Open || len(sets) == 0 {
 			return &counted, nil
 		}
-		stats, err := t.in.Open.Pool(sets)
+		stats, err := t.in.Open.Pool(t.withRest(sets))
 		if err != nil {
 			return nil, err
 		}
@@ -118,6 +119,14 @@ func (t *FMP) among(f *Form, j *Judgement) (*Form, error) {
 		rebuilt.means = counted.means
 		return rebuilt, nil
 	})
+}
+
+// withRest returns class means with those of merged clients, as if these were one.
+func (t *FMP) withRest(sets []*point.Set) []*point.Set {
+	if t.in.Rest == nil {
+		return sets
+	}
+	return append(slices.Clone(sets), t.in.Rest)
 }
 
 // capped returns class means with masses up to the cap of package honesty, for statistics that are needed before clients are judged. A
@@ -159,7 +168,7 @@ func (f *Form) Pooled() (*point.Set, error) { return point.Group(mostMeans, f.me
 
 // pool returns the statistics that heads read of some clients' class means; u, if not nil, holds them in the closed form's coordinates.
 func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
-	if u != nil && !f.Open && !u.Wide {
+	if u != nil && !f.Open && !u.Wide && f.rest == nil {
 		return u.Pool(of), nil
 	}
 	var sets []*point.Set
@@ -170,13 +179,21 @@ func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 			points += set.N
 		}
 	}
-	if len(sets) > 0 && !f.Open && honesty.IsWide(sets[0].C, f.LatentSize()/sets[0].C) {
-		return whole(sets), nil
+	all := sets
+	if f.rest != nil {
+		all = append(all, f.rest)
+	}
+	if len(all) > 0 && !f.Open && honesty.IsWide(all[0].C, f.LatentSize()/all[0].C) {
+		return whole(all), nil
 	}
 	if points > mostMeans {
-		return representatives(sets, points)
+		some, err := representatives(sets, points)
+		if err != nil || f.rest == nil {
+			return some, err
+		}
+		all = []*point.Set{some, f.rest}
 	}
-	return point.Pool(sets...)
+	return point.Pool(all...)
 }
 
 // representatives returns about mostMeans of the clients' class means, those of clients evenly apart, and one point for the others of each

@@ -26,8 +26,10 @@ type MomentsOptions struct {
 	Honesty bool
 	// Alike takes all clients for alike: none has an effect. For is the number, from 1, of the client whose images the result is for; 0 for
 	// a client to come.
-	Alike   bool
-	For     int
+	Alike bool
+	For   int
+	// Rest is the sum of further clients' moments, which were judged elsewhere or are trusted; nil where there are none.
+	Rest    *discriminant.Client
 	Threads int // goroutines at most; 0: one a processor
 }
 
@@ -67,6 +69,9 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 		for at, m := range s.clients {
 			honest[at] = clients[m]
 		}
+		if o.Rest != nil {
+			honest = append(honest, *o.Rest)
+		}
 		p, err := discriminant.Of(ctx, honest, of)
 		if err != nil {
 			return nil, err
@@ -94,7 +99,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 
 // momentsEffects estimates the clients' effects; nil where none has one.
 func momentsEffects(clients []discriminant.Client, o MomentsOptions) (*effect.Effects, error) {
-	if o.Alike || len(clients) < 3 {
+	if o.Alike || o.Rest != nil || len(clients) < 3 {
 		return nil, nil
 	}
 	white, back, err := discriminant.Whitening(clients)

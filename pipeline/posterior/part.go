@@ -1,6 +1,7 @@
 package posterior
 
 import (
+	"context"
 	"fmt"
 
 	"fmp/pipeline/honesty"
@@ -64,21 +65,7 @@ func (t *FMP) claims() (claims, error) {
 		if err != nil {
 			return c, err
 		}
-		if f.Open {
-			a, err := t.apart()
-			if err != nil {
-				return c, err
-			}
-			w, err := a.open.Whitening()
-			if err != nil {
-				return c, err
-			}
-			c.uploads, err = w.Claims(len(f.means), func(m int) (*point.Set, error) { return t.in.Open.Project(m, f.means[m]) }, openClaims)
-			if err != nil {
-				return c, err
-			}
-			c.lambda = w.Lambda[:c.uploads.K]
-		} else if c.uploads, c.lambda, err = f.Claims(f.means); err != nil {
+		if c.uploads, c.lambda, err = t.claimsOf(f, f.means); err != nil {
 			return c, err
 		}
 		c.claimed = c.uploads.Masses
@@ -86,4 +73,56 @@ func (t *FMP) claims() (claims, error) {
 		c.uploads = c.uploads.Bound()
 		return c, nil
 	})
+}
+
+// claimsOf returns class means, as a form reads them, as package honesty weighs them, with masses as claimed.
+func (t *FMP) claimsOf(f *Form, means []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
+	if !f.Open {
+		return f.Claims(means)
+	}
+	a, err := t.apart()
+	if err != nil {
+		return u, nil, err
+	}
+	w, err := memo.Once(t.memo, "whitening", a.open.Whitening)
+	if err != nil {
+		return u, nil, err
+	}
+	u, err = w.Claims(len(means), func(m int) (*point.Set, error) { return t.in.Open.Project(m, means[m]) }, openClaims)
+	return u, w.Lambda[:u.K], err
+}
+
+// Against judges further clients by those of a round, one at a time.
+type Against struct {
+	t    *FMP
+	form *Form
+	by   *honesty.Against
+}
+
+// Against returns the judgement by the round's clients.
+func (t *FMP) Against(ctx context.Context) (*Against, error) {
+	f, err := t.Form()
+	if err != nil {
+		return nil, err
+	}
+	u, lambda, err := t.claimsOf(f, f.means)
+	if err != nil {
+		return nil, err
+	}
+	by, err := honesty.NewAgainst(ctx, u, lambda, t.in.Seed, t.in.Threads)
+	return &Against{t, f, by}, err
+}
+
+// Share returns the share of the images behind a client's class means that counts, 0 for a client that is less likely honest than not. It is
+// safe for concurrent use.
+func (a *Against) Share(means *point.Set) (float64, error) {
+	u, _, err := a.t.claimsOf(a.form, []*point.Set{means})
+	if err != nil {
+		return 0, err
+	}
+	honest, err := a.by.Honest(u.Masses, u.Means)
+	if err != nil || !honest {
+		return 0, err
+	}
+	return a.by.Share(u.Masses), nil
 }

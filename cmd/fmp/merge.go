@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/regularfile"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/merge"
+	"fmp/pipeline/pool"
+	"fmp/pipeline/settings"
+)
+
+// merged is the output of fmp merge.
+type merged struct {
+	Output  string   `json:"output"`
+	Bytes   int      `json:"bytes"`
+	Clients int      `json:"clients"`
+	Kept    int      `json:"kept"`     // uploads that are kept whole
+	Summed  int      `json:"summed"`   // in the sums
+	LeftOut int      `json:"left_out"` // of the sums, as not honest
+	N       int      `json:"n"`        // images behind the sums
+	Against string   `json:"against,omitempty"`
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+func newMergeCommand() *cobra.Command {
+	o := merging{}
+	var out, client, onBad string
+	var round uint64
+	var asJSON bool
+	cfg := settings.Default[poolSettings]()
+	cmd := &cobra.Command{
+		Use:   "merge UPLOAD... -o PART",
+		Short: "Add uploads up: many files become one, which fmp pool reads in their place",
+		Long: `Add the uploads of a round up, class means or moments, and parts that were merged before. Order and grouping do not matter: a tree of
+merges gives the same part, byte for byte. A part keeps a sample of its uploads whole, up to ` + fmt.Sprint(merge.MostPoints) + ` class means, and the
+sums of the others. With fewer it keeps all, and fmp pool reads it as these.
+
+An upload that is summed is judged beforehand, by those that the part of --against keeps: one that is less likely honest than not is
+left out, and one that claims more images than most counts as these. All parts of a round are merged against the same part, which
+fmp merge makes of some hundred uploads. --trust sums every upload as it is. Moments are summed with --trust alone.
+
+Points of an embedding, and messages of private rounds, are refused: they do not add up, or no server may add them up but the round's own.`,
+		Example: `  fmp merge sample/*.upload -o sample.part
+  fmp merge site-1/*.upload --against sample.part --client-graph client.onnx -o site-1.part
+  fmp merge site-*.part --against sample.part --client-graph client.onnx -o all.part
+  fmp pool all.part --client-graph client.onnx`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageErrorf("merge wants uploads and was given none; fmp merge --help shows how to use it")
+			}
+			return nil
+		},
+	}
+	s := bindSettings(cmd, &cfg, runAliases, "seed", "predictor.model", "open.model", "posterior.scope", "engine.threads")
+	flags := cmd.Flags()
+	flags.StringVarP(&out, "output", "o", "", "`PART` to write")
+	wantFolders(cmd, "output")
+	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged")
+	flags.BoolVar(&o.trust, "trust", false, "take every client that is summed for honest")
+	flags.StringVar(&client, "client-graph", "", "client `GRAPH` that made the uploads, which --against needs (default: the one that comes "+
+		"with the program, if it did)")
+	flags.Uint64Var(&round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
+	flags.StringVar(&onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
+	flags.BoolVar(&asJSON, "json", false, "print what was made as JSON")
+	_ = cmd.MarkFlagRequired("output")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		if o.skip, err = skipBad(onBad); err != nil {
+			return err
+		}
+		if flags.Changed("round") {
+			o.want.Round = &round
+		}
+		if client != "" {
+			if o.graph, o.manifest, err = models.Load(client); err != nil {
+				return usageError(err)
+			}
+			o.want.Model = o.manifest.Digest
+		}
+		p, bad, err := o.merge(cmd.Context(), args, cfg.options(&poolRun{}))
+		if err != nil {
+			return usageError(err)
+		}
+		res := merged{Output: out, Clients: p.Clients(), Kept: len(p.Kept), Summed: p.Summed, LeftOut: p.LeftOut, N: p.N, Against: p.Against,
+			Skipped: leftOut(cmd, bad)}
+		data, err := p.Encode()
+		if err != nil {
+			return err
+		}
+		if res.Bytes = len(data); asJSON {
+			err = printJSON(cmd.OutOrStdout(), res)
+		} else {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n", out,
+				res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
+		}
+		return errors.Join(atomicfile.WriteBytes(out, data), err)
+	}
+	return cmd
+}
+
+// merging is how uploads are merged.
+type merging struct {
+	against     string // file
+	trust, skip bool
+	want        federate.Expect
+	graph       *onnx.Model
+	manifest    models.Manifest
+}
+
+// merge merges files. bad are the errors of those that were left out.
+func (o *merging) merge(ctx context.Context, files []string, options pool.Options) (p *merge.Part, bad []error, err error) {
+	m := merge.Merger{Want: o.want, Trust: o.trust}
+	if o.against != "" {
+		if o.trust {
+			return nil, nil, errors.New("--against judges clients, and --trust takes all for honest; give one of them")
+		}
+		data, err := regularfile.ReadFile(o.against, merge.MaxBytes)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading part: %w", err)
+		}
+		by, err := merge.Decode(data, o.want)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", o.against, err)
+		}
+		// The same judgement on every machine: one engine, in one thread.
+		eng, err := pure.New(engine.Options{Threads: 1})
+		if err != nil {
+			return nil, nil, err
+		}
+		if m.Judge, err = pool.Judge(ctx, eng, by, o.graph, o.manifest, options); err != nil {
+			return nil, nil, err
+		}
+		m.Against = models.DigestBytes(data)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, ".sum") || pool.IsPrivate(name) {
+			return nil, nil, fmt.Errorf("%s: it is of a private round, whose messages the round's own server adds up (fmp pool)", name)
+		}
+	}
+	bad = pool.ReadMerged(files, &m)
+	if p = m.Part(); p == nil || len(bad) > 0 && !o.skip {
+		return nil, nil, errors.Join(bad...)
+	}
+	return p, bad, ctx.Err()
+}

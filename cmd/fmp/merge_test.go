@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/models"
+)
+
+// TestMerge: merged uploads are pooled like the uploads, whatever the tree; damaged ones are named and left out, or end the merge, which
+// then writes nothing.
+func TestMerge(t *testing.T) {
+	f := shippedManifest(t, "digits", models.KindClient)
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	var uploads []string
+	for i := range 5 {
+		uploads = append(uploads, madeUpload(t, f, path(fmt.Sprint(i, ".upload")), fmt.Sprint("client ", i), f.Digest, 0))
+	}
+	run := func(args ...string) []byte {
+		t.Helper()
+		code, out, errs := runFMP(t, args...)
+		if code != exitOK {
+			t.Fatalf("%v: exit code %d: %s", args, code, errs)
+		}
+		return []byte(out)
+	}
+	var res merged
+	if err := json.Unmarshal(run(append([]string{"merge", "--json", "-o", path("all.part")}, uploads...)...), &res); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path("all.part")); err != nil || res.Clients != 5 || res.Kept != 5 || res.Summed != 0 || int(info.Size()) != res.Bytes {
+		t.Errorf("merged: %+v, %v", res, err)
+	}
+	run("merge", "-o", path("left.part"), uploads[4], uploads[1])
+	run("merge", "-o", path("tree.part"), uploads[0], path("left.part"), uploads[3], uploads[2])
+	read := func(name string) []byte {
+		t.Helper()
+		data, err := os.ReadFile(path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	if !bytes.Equal(read("tree.part"), read("all.part")) {
+		t.Error("a tree of merges gives another part than one merge")
+	}
+	pool := func(files ...string) pooled {
+		t.Helper()
+		var p pooled
+		if err := json.Unmarshal(run(append([]string{"pool", "--json", "--engine.name", "pure", "--rows", "--scope", "closed", "-o", path("c.onnx")},
+			files...)...), &p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	single, joined := pool(uploads...), pool(path("all.part"))
+	if slices.Sort(joined.Clients); !slices.Equal(joined.Clients, single.Clients) || joined.N != single.N || joined.Points != single.Points {
+		t.Errorf("a pooled part is %+v, its uploads are %+v", joined, single)
+	}
+	if beside := pool(path("left.part"), uploads[0], uploads[2], uploads[3]); len(beside.Clients) != 5 {
+		t.Errorf("a part beside uploads: clients %v", beside.Clients)
+	}
+	if err := os.WriteFile(path("bad.upload"), read("0.upload")[:99], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string]string{
+		"bad.upload":    "merge -o OUT bad.upload 1.upload",
+		"is in already": "merge -o OUT all.part 3.upload",
+		"--trust":       "merge -o OUT all.part --against all.part --trust",
+		"5 uploads":     "merge -o OUT all.part --against all.part",
+		"no such file":  "merge -o OUT missing.upload",
+		"none":          "merge -o OUT",
+		"output":        "merge 1.upload",
+		"already":       "pool all.part 3.upload -o OUT",
+	} {
+		fields := strings.Fields(args)
+		for i, a := range fields {
+			if strings.Contains(a, ".") {
+				fields[i] = path(a)
+			} else if a == "OUT" {
+				fields[i] = path("out.onnx")
+			}
+		}
+		if code, _, errs := runFMP(t, fields...); code == exitOK || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, %s; want %q", args, code, errs, want)
+		}
+		if _, err := os.Stat(path("out.onnx")); err == nil {
+			t.Errorf("%s: it wrote a file", args)
+		}
+	}
+	if code, _, errs := runFMP(t, "merge", "--on-bad", "skip", "-o", path("skip.part"), path("bad.upload"), uploads[1]); code != exitOK ||
+		!strings.Contains(errs, "bad.upload") {
+		t.Errorf("with a damaged upload to skip: exit code %d, %s", code, errs)
+	}
+}

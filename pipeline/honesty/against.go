@@ -1,0 +1,82 @@
+package honesty
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Against judges clients of a round that take no part in the judgement of each other, one at a time, by the uploads of some that do: class
+// means and the targets of bad clients are those given these, in their likeliest state.
+type Against struct {
+	// Limit is the number of images up to which a client's claim counts: these clients' [Cap].
+	Limit float64
+
+	st      *state
+	weights [][]float64
+}
+
+// NewAgainst prepares the judgement by the given uploads, with masses as claimed. The judgement of a client takes time proportional to
+// classes² x coordinates, in a large round too.
+func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64, threads int) (*Against, error) {
+	totals := make([]float64, u.Clients)
+	for m := range totals {
+		totals[m] = sum(u.masses(m))
+	}
+	u.Copies()
+	u = u.Bound()
+	states, err := Infer(ctx, u, lambda, seed, threads)
+	if err != nil {
+		return nil, err
+	}
+	h, err := newModel(u, lambda)
+	if err != nil {
+		return nil, fmt.Errorf("honesty: %w", err)
+	}
+	h.everywhere()
+	z := make([]bool, u.Clients)
+	for m, p := range states.Marginal() {
+		z[m] = p >= 0.5
+	}
+	a := &Against{Limit: Cap(totals), st: h.start(z)}
+	a.weights, _ = a.st.contamination(z, 2)
+	return a, nil
+}
+
+// Honest reports whether a client is more likely honest than not, by its claims: masses [classes] and means [classes, k].
+func (a *Against) Honest(masses, means []float64) (bool, error) {
+	h := a.st.h
+	one := &model{clients: 1, classes: h.classes, k: h.k, lambda: h.lambda, cells: make([][]cell, 1), e: make([]float64, 1)}
+	if len(masses) != h.classes || len(means) != h.classes*h.k {
+		return false, fmt.Errorf("honesty: claims of %d masses and %d means; want %d and %d", len(masses), len(means), h.classes,
+			h.classes*h.k)
+	}
+	share := a.Share(masses)
+	for c, n := range masses {
+		if n > 0 {
+			one.hold(0, c, n*share, means[c*h.k:][:h.k])
+		}
+	}
+	one.densities(0)
+	one.everywhere()
+	st := *a.st // with a cache of its own
+	st.iv, st.dets = math.NaN(), slices.Clone(a.st.dets)
+	density := make([]float64, h.width())
+	odds := math.Log(priorHonest / (1 - priorHonest))
+	for i := range one.cells[0] {
+		l := &one.cells[0][i]
+		st.components(l, density)
+		good := density[l.own]
+		for at, j := range l.near {
+			density[at] += a.weights[l.class][j]
+		}
+		odds += power * (good - logSum(density))
+	}
+	return odds >= 0, nil
+}
+
+// Share returns the share of a client's images that counts.
+func (a *Against) Share(masses []float64) float64 {
+	return a.Limit / max(sum(masses), a.Limit)
+}

@@ -1,0 +1,277 @@
+package merge
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"math"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx/message"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/merge/partpb"
+)
+
+// Format is the version of the message.
+const Format = 6
+
+// mostHigh bounds the upper halves of sums, so that sums of parts stay within 128 bits.
+const mostHigh = 1 << 60
+
+// IsPart reports whether data are a part, by their first bytes.
+func IsPart(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
+
+func refuse(field string, value any, allowed string, args ...any) error {
+	return fmt.Errorf("part: %w", &federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
+}
+
+// Encode returns the part as a message. The same part has the same bytes on every machine.
+func (p *Part) Encode() ([]byte, error) {
+	model, err := hex.DecodeString(p.Model)
+	if err != nil {
+		return nil, refuse("model", p.Model, "a sha256 in hexadecimal")
+	}
+	against, err := hex.DecodeString(p.Against)
+	if err != nil {
+		return nil, refuse("against", p.Against, "a sha256 in hexadecimal")
+	}
+	if p.limit == nil {
+		against = nil // nobody was judged
+	}
+	m := &partpb.Part{Format: Format, Round: p.Round, Model: model, Dx: uint32(p.Dx), Classes: uint32(p.C), Moments: p.Moments,
+		Limit: p.limit, Summed: uint64(p.Summed), LeftOut: uint64(p.LeftOut), N: uint64(p.N), Sums: appendWholes(nil, p.sums), Against: against}
+	for i := range p.Kept {
+		m.Kept = append(m.Kept, p.Kept[i].Data)
+	}
+	m.Clients = make([]byte, 0, len(p.clients)*entryBytes)
+	for _, e := range p.clients {
+		m.Clients = append(m.Clients, e[:]...)
+	}
+	if p.Moments && p.sums != nil {
+		m.Dof = appendWholes(nil, []whole{p.dof})
+	}
+	m.Checksum = checksum(m)
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encoding part: %w", err)
+	}
+	if len(data) > MaxBytes {
+		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
+	}
+	return data, nil
+}
+
+// checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64, bytes after their length, lists after
+// their number.
+func checksum(m *partpb.Part) []byte {
+	h := sha256.New()
+	h.Write([]byte("fmp.merge.Part\n"))
+	moments := uint64(0)
+	if m.Moments {
+		moments = 1
+	}
+	numbers(h, uint64(m.Format), m.Round, uint64(m.Dx), uint64(m.Classes), moments, m.Summed, m.LeftOut, m.N, uint64(len(m.Kept)))
+	for _, b := range append(slices.Clone(m.Kept), m.Model, m.Limit, m.Clients, m.Sums, m.Dof, m.Against) {
+		numbers(h, uint64(len(b)))
+		h.Write(b)
+	}
+	return h.Sum(nil)
+}
+
+func numbers(h hash.Hash, values ...uint64) {
+	for _, v := range values {
+		h.Write(binary.LittleEndian.AppendUint64(nil, v))
+	}
+}
+
+// Decode decodes a part and checks it: every number against its bounds, kept uploads as ordinary ones, their keys in order and below the
+// limit, clients in order and among them those kept, sums against masses, masses against images, and the checksum.
+func Decode(data []byte, want federate.Expect) (*Part, error) {
+	if len(data) > MaxBytes {
+		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
+	}
+	var m partpb.Part
+	if err := message.Unmarshal(data, &m, 0); err != nil {
+		return nil, fmt.Errorf("part: not a message of the type that fmp merge writes: %w", err)
+	}
+	if err := checkFields(&m, want); err != nil {
+		return nil, err
+	}
+	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
+		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the part was damaged on its way",
+			hex.EncodeToString(sum))
+	}
+	p := &Part{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx), C: int(m.Classes), Moments: m.Moments,
+		Summed: int(m.Summed), LeftOut: int(m.LeftOut), N: int(m.N), Against: hex.EncodeToString(m.Against), limit: bytes.Clone(m.Limit)}
+	if len(m.Limit) == 0 {
+		p.limit = nil
+	}
+	p.clients = make([]entry, len(m.Clients)/entryBytes)
+	for i := range p.clients {
+		p.clients[i] = entry(m.Clients[i*entryBytes:])
+		if i > 0 && byKey(p.clients[i-1], p.clients[i]) >= 0 {
+			return nil, refuse(fmt.Sprintf("clients[%d]", i), "not after the one before it", "ascending keys, each once")
+		}
+	}
+	if err := p.readKept(m.Kept); err != nil {
+		return nil, err
+	}
+	if len(m.Sums) > 0 {
+		p.sums = wholes(m.Sums)
+		if p.Moments {
+			p.dof = wholes(m.Dof)[0]
+		}
+	}
+	return p, p.checkSums()
+}
+
+// checkFields checks numbers and lengths, before memory is allocated.
+func checkFields(m *partpb.Part, want federate.Expect) error {
+	if m.Format != Format {
+		return refuse("format", m.Format, "%d; use programs of one release on both sides", Format)
+	}
+	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
+		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
+	}
+	if model := hex.EncodeToString(m.Model); want.Model != "" && model != want.Model {
+		return refuse("model", model, "%s, the model of this federation", want.Model)
+	}
+	if want.Round != nil && m.Round != *want.Round {
+		return refuse("round", m.Round, "%d, the round that is being gathered", *want.Round)
+	}
+	if want.Dx != 0 && int(m.Dx) != want.Dx || want.C != 0 && int(m.Classes) != want.C {
+		return refuse("dx and classes", fmt.Sprint(m.Dx, " and ", m.Classes), "%d and %d, as the other models have them", want.Dx, want.C)
+	}
+	most := uint64(federate.MaxWidth)
+	if m.Moments {
+		most = federate.MaxMoments
+	}
+	clients := uint64(len(m.Clients) / entryBytes)
+	whole := uint64(len(m.Kept)) + m.Summed + m.LeftOut
+	for _, v := range []struct {
+		field          string
+		value, low, to uint64
+	}{{"dx", uint64(m.Dx), 1, most}, {"classes", uint64(m.Classes), 2, federate.MaxWidth}, {"clients", clients, 1, MaxClients},
+		{"kept", uint64(len(m.Kept)), 1, clients}, {"summed", m.Summed, 0, clients}, {"left_out", m.LeftOut, 0, clients},
+		{"kept, summed and left_out", whole, clients, clients}, {"n", m.N, m.Summed, m.Summed * federate.MaxN}} {
+		if v.value < v.low || v.value > v.to {
+			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
+		}
+	}
+	sums := 0
+	if m.Summed > 0 {
+		sums = wholeBytes * sizeOf(int(m.Dx), int(m.Classes), m.Moments)
+	}
+	dof, limit := 0, 0
+	if m.Moments && sums > 0 {
+		dof = wholeBytes
+	}
+	if m.Summed+m.LeftOut > 0 {
+		limit = sha256.Size
+	}
+	for _, v := range []struct {
+		field     string
+		bytes, is int
+	}{{"model", len(m.Model), sha256.Size}, {"checksum", len(m.Checksum), sha256.Size}, {"limit", len(m.Limit), limit},
+		{"clients", len(m.Clients), int(clients) * entryBytes}, {"sums", len(m.Sums), sums}, {"dof", len(m.Dof), dof}} {
+		if v.bytes != v.is {
+			return refuse(v.field, fmt.Sprintf("%d bytes", v.bytes), "%d", v.is)
+		}
+	}
+	if n := len(m.Against); n != 0 && (n != sha256.Size || limit == 0) {
+		return refuse("against", fmt.Sprintf("%d bytes", n), "%d of a part with sums, else none", sha256.Size)
+	}
+	return nil
+}
+
+// readKept reads the uploads that are kept.
+func (p *Part) readKept(uploads [][]byte) error {
+	round := p.Round
+	want := federate.Expect{Model: p.Model, Dx: p.Dx, C: p.C, Round: &round}
+	for i, data := range uploads {
+		field := fmt.Sprintf("kept[%d]", i)
+		u, err := federate.Decode(data, want)
+		if err != nil {
+			return fmt.Errorf("part: %s: %w", field, err)
+		}
+		if (u.Within != nil) != p.Moments || u.Points.Indices() == nil {
+			return refuse(field, "an upload of another kind", "class means, with moments in a part of moments")
+		}
+		k := Kept{Upload: u, Data: bytes.Clone(data), key: key(u)}
+		if i > 0 && compare(p.Kept[i-1], k) >= 0 || p.limit != nil && bytes.Compare(k.key[:], p.limit) >= 0 {
+			return refuse(field, fmt.Sprintf("of client %q, out of place", u.Client), "uploads in the order of their keys, below limit")
+		}
+		e := entryOf(k.key, data)
+		if at, ok := slices.BinarySearchFunc(p.clients, e, byKey); !ok || p.clients[at] != e {
+			return refuse(field, fmt.Sprintf("of client %q", u.Client), "uploads whose digests are among clients")
+		}
+		p.Kept = append(p.Kept, k)
+	}
+	if n := kept(p.Kept); n < len(p.Kept) {
+		return refuse("kept", fmt.Sprintf("%d uploads", len(p.Kept)), "%d at most of this size", n)
+	}
+	return nil
+}
+
+// checkSums checks the sums: no masses below 0 or beyond the images, no mean beyond the largest coordinate, and no scatter that as many
+// rows of length 1 cannot have.
+func (p *Part) checkSums() error {
+	total := 0.0
+	for i, s := range p.sums {
+		if s.high > mostHigh || s.high < -mostHigh {
+			return refuse(fmt.Sprintf("sums[%d]", i), s.float(), "up to 2^84")
+		}
+	}
+	for y := 0; y < p.C && p.sums != nil; y++ {
+		s := p.sums[y*(1+p.Dx):][:1+p.Dx]
+		mass := s[0].float()
+		if s[0].high < 0 {
+			return refuse(fmt.Sprintf("mass of class %d", y), mass, "at least 0")
+		}
+		most := mostCoordinate * mass
+		if p.Moments {
+			most = 1.05 * mass // rows of length 1, rounded
+		}
+		for j, v := range s[1:] {
+			if f := v.float(); math.Abs(f) > most+1e-6 {
+				return refuse(fmt.Sprintf("sum %d of class %d", j, y), f, "%v at most, for a mass of %v", most, mass)
+			}
+		}
+		total += mass
+	}
+	images := 1.01 * float64(p.N) // masses in float16 are rounded
+	if p.Moments {
+		images += 10 * float64(p.Summed) // calibration points
+	}
+	if total > images || p.sums != nil && total <= 0 {
+		return refuse("masses", total, "above 0, and n at most, %d", p.N)
+	}
+	if !p.Moments || p.sums == nil {
+		return nil
+	}
+	if f := p.dof.float(); !(f >= 0 && f <= images) {
+		return refuse("dof", f, "0 to n, %d", p.N)
+	}
+	trace, at := 0.0, p.C*(1+p.Dx)
+	for i := range p.Dx {
+		d := p.sums[at].float()
+		if trace += d; d < 0 {
+			return refuse(fmt.Sprintf("scatter of coordinate %d", i), d, "at least 0")
+		}
+		at += p.Dx - i
+	}
+	if trace > 1.05*images {
+		return refuse("scatter", fmt.Sprintf("of trace %.4g", trace), "n at most, %d", p.N)
+	}
+	for i, v := range p.sums[p.C*(1+p.Dx):] {
+		if f := v.float(); math.Abs(f) > trace+1e-6 {
+			return refuse(fmt.Sprintf("scatter[%d]", i), f, "no more than its trace, %.4g", trace)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,476 @@
+// Package merge adds uploads of a round up: many become one part, parts become one, and a part is pooled in place of its uploads.
+//
+// A part holds some uploads whole and of the others sums alone. A client's key is a SHA-256 of round, client graph and name; kept are the
+// uploads of the lowest keys, the first in any case and further ones while all have at most [MostPoints] points and [mostKept] bytes
+// together (bottom-k sampling; Cohen and Kaplan 2007). Sums are whole numbers in steps of 2^-40, masses, masses times class means and
+// scatters. Both depend on the set of uploads alone: a tree of merges gives the part of the whole, bit for bit, in any order and grouping.
+//
+// Uploads that are summed are judged one at a time (Merger.Judge), each given the uploads that another part keeps, so that who is left out
+// depends on no grouping either.
+package merge
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/pipeline/federate"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+// Bounds on a part.
+const (
+	// MostPoints is the maximum number of points of the kept uploads, but for a first one that has more.
+	MostPoints = 8192
+	// MaxClients is the maximum number of clients.
+	MaxClients = 1 << 24
+	// MaxBytes is the maximum size of a part.
+	MaxBytes = mostKept + federate.MaxBytes + MaxClients*entryBytes + mostSums
+
+	mostKept = 64 << 20
+	mostSums = 256 << 20
+	// mostCoordinate is the largest coordinate that is summed.
+	mostCoordinate = 1 << 16
+)
+
+const (
+	half       = 16
+	entryBytes = 2 * half
+)
+
+// entry is the first half of a client's key and the first half of its upload's digest.
+type entry [entryBytes]byte
+
+func byKey(a, b entry) int { return bytes.Compare(a[:half], b[:half]) }
+
+// Kept is an upload that a part holds whole.
+type Kept struct {
+	*federate.Upload
+	Data []byte
+	key  [sha256.Size]byte
+}
+
+// size returns the points and bytes of an upload, which are bounded.
+func (k *Kept) size() (points, bytes int) { return k.Points.N, len(k.Data) }
+
+// Part is uploads of one round that were merged.
+type Part struct {
+	Round   uint64
+	Model   string // SHA-256 of the client graph, in hexadecimal
+	Dx, C   int
+	Moments bool
+	Kept    []Kept // by their keys
+	// Summed is the number of clients in the sums, LeftOut of those left out as not honest, and N the images of the first.
+	Summed, LeftOut, N int
+	// Against is the digest of the part against whose uploads they were judged; "": all were trusted.
+	Against string
+
+	limit   []byte // the lowest key of an upload that is not kept; nil: all are
+	clients []entry
+	sums    []whole // [C, 1 + dx], and of moments the upper triangle of the scatter; nil while nothing is summed
+	dof     whole
+}
+
+// Clients returns the number of clients whose uploads went in.
+func (p *Part) Clients() int { return len(p.clients) }
+
+// Merger merges uploads and parts.
+type Merger struct {
+	// Judge returns the share of an upload's images that counts in the sums, 0 for an upload that is left out. It depends on the upload and
+	// the part Against alone. Without it uploads are summed where Trust is set, else that is an error.
+	Judge func(*federate.Upload) (share float64, err error)
+	Trust bool
+	// Against is the digest of the part that Judge judges by.
+	Against string
+	// Want holds the fields of the uploads that are known beforehand.
+	Want federate.Expect
+
+	part  *Part
+	fresh map[[half]byte]entry // clients of the uploads that were added one by one since the last part
+}
+
+// errTwice is the error for a client that comes again.
+func errTwice(name string) error {
+	return fmt.Errorf("%s is in already: merge each client's upload once", name)
+}
+
+// Add adds the upload or the part that data hold. After an error nothing is added.
+func (m *Merger) Add(data []byte) error {
+	if IsPart(data) {
+		p, err := Decode(data, m.Want)
+		if err != nil {
+			return err
+		}
+		return m.AddPart(p)
+	}
+	u, err := federate.Decode(data, m.Want)
+	if err != nil {
+		return err
+	}
+	return m.addUpload(u, data)
+}
+
+// start opens the merger for the kind of the first upload, and checks that of later ones.
+func (m *Merger) start(like *Part) error {
+	if n := sizeOf(like.Dx, like.C, like.Moments); n > mostSums/wholeBytes {
+		return fmt.Errorf("%d classes of %d coordinates are %d sums; a part has %d at most", like.C, like.Dx, n, mostSums/wholeBytes)
+	}
+	if m.part == nil {
+		m.part = &Part{Round: like.Round, Model: like.Model, Dx: like.Dx, C: like.C, Moments: like.Moments, Against: m.Against}
+		m.fresh = map[[half]byte]entry{}
+		round := like.Round
+		m.Want = federate.Expect{Model: like.Model, Dx: like.Dx, C: like.C, Round: &round}
+	}
+	if m.part.Moments != like.Moments {
+		return fmt.Errorf("uploads of moments and others do not add up; merge those of one client graph")
+	}
+	return nil
+}
+
+func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
+	if u.Points.Indices() == nil {
+		return errors.New("its points are of several classes each, an embedding's: these do not add up; merge class means or moments")
+	}
+	for i, v := range u.Points.Z {
+		if math.Abs(float64(v)) > mostCoordinate {
+			return fmt.Errorf("a coordinate of point %d is %v; class means that add up have %d at most", i/(len(u.Points.Z)/u.Points.N), v,
+				mostCoordinate)
+		}
+	}
+	if err := m.start(&Part{Round: u.Round, Model: u.Model, Dx: u.Points.Dx, C: u.Points.C, Moments: u.Within != nil}); err != nil {
+		return err
+	}
+	if m.part.Clients()+len(m.fresh) >= MaxClients {
+		return fmt.Errorf("%d clients are in; a part has %d at most", MaxClients, MaxClients)
+	}
+	k := Kept{Upload: u, Data: data, key: key(u)}
+	e := entryOf(k.key, data)
+	if m.has(e) {
+		return errTwice(fmt.Sprintf("client %q", u.Client))
+	}
+	if m.part.limit != nil && bytes.Compare(k.key[:], m.part.limit) >= 0 {
+		if err := m.sum(&k); err != nil {
+			return err
+		}
+	} else {
+		k.Data = bytes.Clone(data)
+		at, _ := slices.BinarySearchFunc(m.part.Kept, k, compare)
+		m.part.Kept = slices.Insert(m.part.Kept, at, k)
+		if err := m.below(); err != nil {
+			m.part.Kept = slices.DeleteFunc(m.part.Kept, func(o Kept) bool { return o.key == k.key })
+			return err
+		}
+	}
+	m.fresh[[half]byte(e[:half])] = e
+	return nil
+}
+
+// key returns a client's: no upload's content moves it.
+func key(u *federate.Upload) [sha256.Size]byte {
+	b := binary.LittleEndian.AppendUint64([]byte("fmp.merge.Part\n"), u.Round)
+	b = append(append(b, u.Model...), u.Client...)
+	return sha256.Sum256(b)
+}
+
+func entryOf(key [sha256.Size]byte, data []byte) (e entry) {
+	sum := sha256.Sum256(data)
+	copy(e[:half], key[:])
+	copy(e[half:], sum[:])
+	return e
+}
+
+func compare(a, b Kept) int { return bytes.Compare(a.key[:], b.key[:]) }
+
+// has reports whether a client is in.
+func (m *Merger) has(e entry) bool {
+	if _, ok := m.fresh[[half]byte(e[:half])]; ok {
+		return true
+	}
+	_, ok := slices.BinarySearchFunc(m.part.clients, e, byKey)
+	return ok
+}
+
+// kept returns how many of the first of some uploads are kept.
+func kept(all []Kept) int {
+	points, size := 0, 0
+	for i := range all {
+		n, b := all[i].size()
+		if points, size = points+n, size+b; i > 0 && (points > MostPoints || size > mostKept) {
+			return i
+		}
+	}
+	return len(all)
+}
+
+// ErrJudge is wrapped by the error for an upload that is to be summed, where nothing is known to judge it by.
+var ErrJudge = fmt.Errorf("a part keeps up to %d class means whole and sums the others, which are judged beforehand: give a part to judge by "+
+	"(--against), or trust all clients (--trust)", MostPoints)
+
+func (m *Merger) share(k *Kept) (float64, error) {
+	if m.Judge == nil {
+		if !m.Trust || m.part.Against != "" {
+			return 0, ErrJudge
+		}
+		return 1, nil
+	}
+	share, err := m.Judge(k.Upload)
+	if err != nil {
+		return 0, fmt.Errorf("client %q: %w", k.Client, err)
+	}
+	return min(max(share, 0), 1), nil
+}
+
+func (m *Merger) sum(k *Kept) error {
+	share, err := m.share(k)
+	if err == nil {
+		m.count(k, share)
+	}
+	return err
+}
+
+// count adds an upload to the sums.
+func (m *Merger) count(k *Kept, share float64) {
+	p := m.part
+	if share == 0 {
+		p.LeftOut++
+		return
+	}
+	p.Summed, p.N = p.Summed+1, p.N+k.N
+	if p.sums == nil {
+		p.sums = make([]whole, sizeOf(p.Dx, p.C, p.Moments))
+	}
+	p.addMeans(k.Upload, share)
+}
+
+// sizeOf returns the number of sums.
+func sizeOf(dx, c int, ofMoments bool) int {
+	n := c * (1 + dx)
+	if ofMoments {
+		n += dx * (dx + 1) / 2
+	}
+	return n
+}
+
+// addMeans adds an upload's masses, class means and scatter to the sums. Calibration points of moments count as images.
+func (p *Part) addMeans(u *federate.Upload, share float64) {
+	set, scatter := u.Points, []float64(nil)
+	dof := 0
+	if u.Within != nil {
+		scatter = make([]float64, p.Dx*p.Dx)
+		u.Within.AddTo(scatter)
+		set, dof = withCalibration(u, scatter), u.Within.Dof
+		dof += u.Points.N + len(u.Within.Labels) - set.N
+	}
+	for i := range set.N {
+		mass := float64(set.W[i]) * share
+		set.Shares(i, func(y int, _ float32) {
+			to := p.sums[y*(1+p.Dx):][:1+p.Dx]
+			to[0].add(toWhole(mass))
+			for j, v := range set.Features(i) {
+				to[1+j].add(toWhole(mass * float64(v)))
+			}
+		})
+	}
+	p.dof.add(toWhole(float64(dof) * share))
+	at := p.C * (1 + p.Dx)
+	for i := 0; i < p.Dx && scatter != nil; i++ {
+		for _, v := range scatter[i*p.Dx+i : (i+1)*p.Dx] {
+			p.sums[at].add(toWhole(v * share))
+			at++
+		}
+	}
+}
+
+// withCalibration returns an upload's class means with its calibration points among their images, and adds those to the scatter, [k, k], one
+// at a time (Welford's update). Products are rounded before they are added, so that every machine has the same sums.
+func withCalibration(u *federate.Upload, scatter []float64) *point.Set {
+	k, set := u.Points.Dx, &point.Set{Dx: u.Points.Dx, C: u.Points.C}
+	_, labels := u.Points.Labelled()
+	at := map[int]int{}
+	for i, y := range labels {
+		set.Z, set.W, set.Y = append(set.Z, u.Points.Features(i)...), append(set.W, u.Points.W[i]), append(set.Y, int32(y))
+		at[y] = set.N
+		set.N++
+	}
+	d := make([]float64, k)
+	for i, y := range u.Within.Labels {
+		to, ok := at[y]
+		if !ok {
+			to, at[y] = set.N, set.N
+			set.Z, set.W, set.Y, set.N = append(set.Z, make([]float32, k)...), append(set.W, 0), append(set.Y, int32(y)), set.N+1
+		}
+		mean, n := set.Features(to), float64(set.W[to])
+		for j, v := range u.Within.Calibration[i*k : (i+1)*k] {
+			d[j] = float64(v) - float64(mean[j])
+		}
+		for a, v := range d {
+			f := v * (n / (n + 1))
+			for b := a; b < k && n > 0; b++ {
+				scatter[a*k+b] += float64(f * d[b])
+			}
+			mean[a] = float32(float64(mean[a]) + float64(v/(n+1)))
+		}
+		set.W[to]++
+	}
+	return set
+}
+
+// AddPart adds a part.
+func (m *Merger) AddPart(p *Part) error {
+	if err := m.start(p); err != nil {
+		return err
+	}
+	against := m.part.Against
+	if p.limit != nil && p.Against != against {
+		if m.Judge != nil || m.part.limit != nil {
+			return fmt.Errorf("its uploads were %s, and those here are %s: merge all given the same part", judged(p.Against), judged(against))
+		}
+		against = p.Against
+	}
+	if len(p.clients)+m.part.Clients()+len(m.fresh) > MaxClients {
+		return fmt.Errorf("%d clients and %d are too many; a part has %d at most", m.part.Clients()+len(m.fresh), len(p.clients), MaxClients)
+	}
+	m.settle()
+	clients, twice := union(m.part.clients, p.clients)
+	if twice != nil {
+		return errTwice(m.name(twice, p))
+	}
+	had, hadLimit, hadAgainst := m.part.Kept, m.part.limit, m.part.Against
+	m.part.Against = against
+	m.part.Kept = slices.SortedFunc(slices.Values(slices.Concat(had, p.Kept)), compare)
+	if m.part.limit == nil || p.limit != nil && bytes.Compare(p.limit, m.part.limit) < 0 {
+		m.part.limit = p.limit
+	}
+	if err := m.below(); err != nil {
+		m.part.Kept, m.part.limit, m.part.Against = had, hadLimit, hadAgainst
+		return err
+	}
+	m.part.clients = clients
+	m.part.Summed, m.part.LeftOut, m.part.N = m.part.Summed+p.Summed, m.part.LeftOut+p.LeftOut, m.part.N+p.N
+	if m.part.sums == nil && p.sums != nil {
+		m.part.sums = make([]whole, len(p.sums))
+	}
+	for i, v := range p.sums {
+		m.part.sums[i].add(v)
+	}
+	m.part.dof.add(p.dof)
+	return nil
+}
+
+// below moves kept uploads whose keys are not below the limit, and those beyond the bounds, into the sums.
+func (m *Merger) below() error {
+	n, limit := len(m.part.Kept), m.part.limit
+	if limit != nil {
+		n, _ = slices.BinarySearchFunc(m.part.Kept, limit, func(k Kept, limit []byte) int { return bytes.Compare(k.key[:], limit) })
+	}
+	if at := kept(m.part.Kept[:n]); at < n {
+		n, limit = at, bytes.Clone(m.part.Kept[at].key[:])
+	}
+	out := m.part.Kept[n:]
+	shares := make([]float64, len(out))
+	for i := range out { // all are judged before one is added, so that nothing is added after an error
+		var err error
+		if shares[i], err = m.share(&out[i]); err != nil {
+			return err
+		}
+	}
+	for i := range out {
+		m.count(&out[i], shares[i])
+	}
+	if m.part.limit = limit; len(out) > 0 {
+		m.part.Kept = slices.Clone(m.part.Kept[:n])
+	}
+	return nil
+}
+
+func judged(against string) string {
+	if against == "" {
+		return "trusted"
+	}
+	return fmt.Sprintf("judged by the part %.12s", against)
+}
+
+// name returns how an error calls a client that two parts hold.
+func (m *Merger) name(twice *entry, p *Part) string {
+	for _, k := range slices.Concat(m.part.Kept, p.Kept) {
+		if bytes.Equal(k.key[:half], twice[:half]) {
+			return fmt.Sprintf("client %q", k.Client)
+		}
+	}
+	return "a client whose key begins with " + hex.EncodeToString(twice[:4])
+}
+
+// settle moves the clients that came one by one among the sorted ones.
+func (m *Merger) settle() {
+	fresh := make([]entry, 0, len(m.fresh))
+	for _, e := range m.fresh {
+		fresh = append(fresh, e)
+	}
+	slices.SortFunc(fresh, byKey)
+	m.part.clients, _ = union(m.part.clients, fresh)
+	clear(m.fresh)
+}
+
+// union merges sorted lists, and returns an entry whose client is in both.
+func union(a, b []entry) (out []entry, twice *entry) {
+	out = make([]entry, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch c := byKey(a[0], b[0]); {
+		case c == 0:
+			return nil, &a[0]
+		case c < 0:
+			out, a = append(out, a[0]), a[1:]
+		default:
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return append(append(out, a...), b...), nil
+}
+
+// Part returns the part merged so far; nil where nothing is. Adding more changes it.
+func (m *Merger) Part() *Part {
+	if m.part != nil {
+		m.settle()
+	}
+	return m.part
+}
+
+// Rest returns the class means of the clients in the sums, one for each class that they hold, with their masses, and of moments their
+// scatter; nil where nothing is summed.
+func (p *Part) Rest() (*point.Set, *moments.Within) {
+	if p.sums == nil {
+		return nil, nil
+	}
+	set := &point.Set{Dx: p.Dx, C: p.C}
+	for y := range p.C {
+		s := p.sums[y*(1+p.Dx):][:1+p.Dx]
+		mass := s[0].float()
+		if mass <= 0 {
+			continue
+		}
+		for _, v := range s[1:] {
+			set.Z = append(set.Z, float32(v.float()/mass))
+		}
+		set.N, set.W, set.Y = set.N+1, append(set.W, float32(mass)), append(set.Y, int32(y))
+	}
+	if set.N*(set.Dx+set.C) <= point.MostDense {
+		set = set.Dense()
+	}
+	if !p.Moments {
+		return set, nil
+	}
+	w := &moments.Within{K: p.Dx, Dof: int(math.Round(p.dof.float()))}
+	for _, v := range p.sums[p.C*(1+p.Dx):] {
+		w.Data = append(w.Data, float32(v.float()))
+	}
+	if w.Dof == 0 {
+		w.Data = nil
+	}
+	return set, w
+}

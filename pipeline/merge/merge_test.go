@@ -1,0 +1,503 @@
+package merge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/models/rng"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/merge/partpb"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+var model = strings.Repeat("ab", 32)
+
+// made is a client's class means of 600 classes, so that a part keeps few.
+func made(t testing.TB, i int, precision federate.Precision) []byte {
+	t.Helper()
+	const c, dx = 700, 2
+	r := rng.New(1, "upload", i)
+	s := &point.Set{Dx: dx, C: c}
+	for y := range c {
+		if r.Float64() < 0.1 {
+			continue
+		}
+		s.Z = append(s.Z, float32(r.NormFloat64()*math.Pow(10, float64(r.IntN(6)-4))), float32(r.NormFloat64()))
+		s.W, s.Y, s.N = append(s.W, float32(1+r.IntN(20))), append(s.Y, int32(y)), s.N+1
+	}
+	return encoded(t, &federate.Upload{Round: 3, Client: fmt.Sprint("client ", i), Model: model, N: int(s.Mass()), Points: s,
+		Precision: precision})
+}
+
+// madeMoments is a client's moments, of n images.
+func madeMoments(t testing.TB, i, n int, precision federate.Precision) []byte {
+	t.Helper()
+	const c, k = 40, 8
+	r := rng.New(1, "moments", i)
+	rows, labels := make([]float32, n*k), make([]int, n)
+	for i := range labels {
+		labels[i] = r.IntN(c)
+		for j := range k {
+			rows[i*k+j] = float32(0.1 * r.NormFloat64())
+		}
+	}
+	means, w, err := moments.Of(rows, k, labels, c, fmt.Sprint(i))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded(t, &federate.Upload{Round: 3, Client: fmt.Sprint("client ", i), Model: model, N: int(means.Mass()), Points: means,
+		Within: w, Precision: precision})
+}
+
+func encoded(t testing.TB, u *federate.Upload) []byte {
+	t.Helper()
+	data, err := u.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// merged merges messages into a part's bytes.
+func merged(t testing.TB, judge func(*federate.Upload) (float64, error), all ...[]byte) []byte {
+	t.Helper()
+	m := Merger{Trust: judge == nil, Judge: judge}
+	if judge != nil {
+		m.Against = model
+	}
+	for _, data := range all {
+		if err := m.Add(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := m.Part().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// tree merges messages in a random tree: order, groups and depth are random.
+func tree(t testing.TB, r *rand.Rand, judge func(*federate.Upload) (float64, error), all [][]byte) []byte {
+	t.Helper()
+	if len(all) < 3 {
+		return merged(t, judge, all...)
+	}
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	var parts [][]byte
+	for at := 0; at < len(all); {
+		to := min(at+1+r.IntN(len(all)-1), len(all))
+		part := tree(t, r, judge, append([][]byte(nil), all[at:to]...))
+		if r.IntN(2) == 0 || to-at > 1 {
+			parts = append(parts, part)
+		} else {
+			parts = append(parts, all[at]) // an upload beside parts
+		}
+		at = to
+	}
+	return merged(t, judge, parts...)
+}
+
+// judging leaves clients out, and lets others count in part, by what they sent alone.
+func judging(u *federate.Upload) (float64, error) {
+	switch sum := u.N % 7; {
+	case sum < 2:
+		return 0, nil
+	case sum < 4:
+		return 1 / 3., nil
+	}
+	return 1, nil
+}
+
+// TestTrees: every tree of merges gives the bytes of the whole; beyond what a part keeps whole, its sums are the exact ones to half a step
+// a client.
+func TestTrees(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]func(i int) []byte{
+		"float32": func(i int) []byte { return made(t, i, federate.Single) },
+		"int8":    func(i int) []byte { return made(t, i, federate.Int8) },
+		"moments": func(i int) []byte { return madeMoments(t, i, 1+i%90, federate.Single) },
+	}
+	for name, upload := range kinds {
+		for rule, judge := range map[string]func(*federate.Upload) (float64, error){"trusted": nil, "judged": judging} {
+			t.Run(name+" "+rule, func(t *testing.T) {
+				t.Parallel()
+				n := 40
+				if name == "moments" {
+					n = 450
+				}
+				var all [][]byte
+				for i := range n {
+					all = append(all, upload(i))
+				}
+				whole := merged(t, judge, all...)
+				p, err := Decode(whole, federate.Expect{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p.Clients() != n || p.Summed == 0 || (judge != nil) != (p.LeftOut > 0) || len(p.Kept)+p.Summed+p.LeftOut != n {
+					t.Fatalf("of %d clients %d are in, %d kept, %d summed, %d left out", n, p.Clients(), len(p.Kept), p.Summed, p.LeftOut)
+				}
+				checkSum(t, p, all, judge)
+				r := rng.New(1, "tree", name, rule)
+				for range 4 {
+					if part := tree(t, r, judge, append([][]byte(nil), all...)); !bytes.Equal(part, whole) {
+						t.Fatal("a tree of merges differs from the whole")
+					}
+				}
+			})
+		}
+	}
+}
+
+// checkSum compares masses and sums of coordinates with those in exact arithmetic.
+func checkSum(t *testing.T, p *Part, all [][]byte, judge func(*federate.Upload) (float64, error)) {
+	t.Helper()
+	want := make([]big.Float, p.C*(1+p.Dx))
+	for i := range want {
+		want[i].SetPrec(300)
+	}
+	keeps := map[string]bool{}
+	for _, k := range p.Kept {
+		keeps[k.Client] = true
+	}
+	images := 0.0
+	for _, data := range all {
+		u, err := federate.Decode(data, federate.Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		share := 1.0
+		if judge != nil {
+			share, _ = judge(u)
+		}
+		if keeps[u.Client] || share == 0 {
+			continue
+		}
+		set := u.Points
+		if u.Within != nil {
+			images += share * float64(u.N+len(u.Within.Labels))
+			set = withCalibration(u, make([]float64, p.Dx*p.Dx))
+		}
+		for i := range set.N {
+			y := set.Indices()[i]
+			mass := share * float64(set.W[i])
+			for j, v := range append([]float32{1}, set.Features(i)...) {
+				x := big.NewFloat(mass)
+				to := &want[int(y)*(1+p.Dx)+j]
+				to.Add(to, x.Mul(x, big.NewFloat(float64(v)).SetPrec(300)))
+			}
+		}
+	}
+	mass := 0.0
+	for i := range want {
+		exact, _ := want[i].Float64()
+		if got := p.sums[i].float(); math.Abs(got-exact) > float64(len(all))*step {
+			t.Fatalf("sum %d is %v; exactly %v", i, got, exact)
+		}
+		if i%(1+p.Dx) == 0 {
+			mass += exact
+		}
+	}
+	if p.Moments && math.Abs(mass-images) > 1e-6*images {
+		t.Errorf("the sums hold %v images with calibration points, of %v", mass, images)
+	}
+}
+
+// TestMomentsWithCalibration: scatter, means and degrees of freedom of a client whose calibration points are counted are those of all of
+// its images.
+func TestMomentsWithCalibration(t *testing.T) {
+	t.Parallel()
+	const c, k, n = 2, 4, 60
+	r := rng.New(1, "all")
+	rows, labels := make([]float32, n*k), make([]int, n)
+	for i := range labels {
+		labels[i] = r.IntN(c)
+		for j := range k {
+			rows[i*k+j] = float32(0.2 * r.NormFloat64())
+		}
+	}
+	means, w, err := moments.Of(rows, k, labels, c, "key")
+	if err != nil || len(w.Labels) == 0 {
+		t.Fatal(err, len(w.Labels))
+	}
+	got := make([]float64, k*k)
+	w.AddTo(got)
+	set := withCalibration(&federate.Upload{Points: means, Within: w}, got)
+	mean, count := make([]float64, c*k), make([]float64, c)
+	for i, y := range labels {
+		count[y]++
+		for j := range k {
+			mean[y*k+j] += (float64(rows[i*k+j]) - mean[y*k+j]) / count[y]
+		}
+	}
+	for i := range set.N {
+		y := int(set.Y[i])
+		for j, v := range set.Features(i) {
+			if math.Abs(float64(v)-mean[y*k+j]) > 1e-6 || float64(set.W[i]) != count[y] {
+				t.Errorf("mean %d of class %d is %v of %v images, want %v of %v", j, y, v, set.W[i], mean[y*k+j], count[y])
+			}
+		}
+	}
+	for a := range k {
+		for b := a; b < k; b++ {
+			want := 0.0
+			for i, y := range labels {
+				want += (float64(rows[i*k+a]) - mean[y*k+a]) * (float64(rows[i*k+b]) - mean[y*k+b])
+			}
+			if math.Abs(got[a*k+b]-want) > 1e-5 {
+				t.Errorf("scatter %d, %d is %v, want %v", a, b, got[a*k+b], want)
+			}
+		}
+	}
+}
+
+// TestRefused: what does not add up is refused, and leaves the merger as it was.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	soft := point.New(2, 2, 700)
+	for i := range 2 {
+		soft.Row(i)[2], soft.Row(i)[3] = 0.5, 0.5
+	}
+	other := func(change func(u *federate.Upload)) []byte {
+		u, err := federate.Decode(made(t, 50, federate.Single), federate.Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(u)
+		return encoded(t, u)
+	}
+	wide := &federate.Upload{Round: 3, Client: "wide", Model: model, N: 1, Points: &point.Set{N: 1, Dx: 1 << 16, C: 1 << 16, W: []float32{1},
+		Y: []int32{1}, Z: make([]float32, 1<<16)}}
+	if err := (&Merger{Trust: true}).Add(encoded(t, wide)); err == nil || !strings.Contains(err.Error(), "sums") {
+		t.Errorf("an upload whose sums would take gigabytes: %v", err)
+	}
+	big := []byte(nil)
+	var all [][]byte
+	for i := range 30 {
+		all = append(all, made(t, i, federate.Single))
+	}
+	big = merged(t, nil, all...)
+	judgedPart := merged(t, judging, all...)
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"upload twice":   {all[3], "is in already"},
+		"part with it":   {merged(t, nil, made(t, 40, federate.Single), all[3]), "is in already"},
+		"embedding":      {other(func(u *federate.Upload) { u.Points, u.N = soft, 2 }), "embedding"},
+		"far out":        {other(func(u *federate.Upload) { u.Points.Z[0] = 1e9 }), "65536 at most"},
+		"another round":  {other(func(u *federate.Upload) { u.Round = 4 }), "round"},
+		"another graph":  {other(func(u *federate.Upload) { u.Model = strings.Repeat("cd", 32) }), "model"},
+		"moments":        {madeMoments(t, 60, 20, federate.Single), "dx"},
+		"judged":         {judgedPart, "same part"},
+		"nothing at all": {nil, "empty"},
+	} {
+		m := Merger{Trust: true}
+		if err := m.Add(big); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Add(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+		if data, err := m.Part().Encode(); err != nil || !bytes.Equal(data, big) {
+			t.Errorf("%s: the refused one changed the part (%v)", name, err)
+		}
+	}
+	m := Merger{}
+	var err error
+	added := 0
+	for i := range all {
+		if err = m.Add(all[i]); err != nil {
+			break
+		}
+		added++
+	}
+	if !errors.Is(err, ErrJudge) || m.Part().Clients() != added {
+		t.Errorf("uploads beyond those kept, without a judgement: %v, %d clients of %d", err, m.Part().Clients(), added)
+	}
+	var rest [][]byte
+	for i := 30; i < 60; i++ {
+		rest = append(rest, made(t, i, federate.Single))
+	}
+	m = Merger{Trust: true}
+	if err := errors.Join(m.Add(big), m.Add(merged(t, judging, rest...))); err == nil || !strings.Contains(err.Error(), "same part") {
+		t.Errorf("a trusted part and a judged one: %v", err)
+	}
+}
+
+// changed returns a part with a field changed and the checksum made to fit.
+func changed(t testing.TB, data []byte, change func(m *partpb.Part)) []byte {
+	t.Helper()
+	var m partpb.Part
+	if err := proto.Unmarshal(data, &m); err != nil {
+		t.Fatal(err)
+	}
+	change(&m)
+	m.Checksum = checksum(&m)
+	out, err := proto.Marshal(&m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestHostile: parts whose fields contradict each other, or are out of bounds, are refused.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	var all, few [][]byte
+	for i := range 30 {
+		all = append(all, made(t, i, federate.Single))
+	}
+	for i := range 500 {
+		few = append(few, madeMoments(t, i, 60, federate.Single))
+	}
+	means, ofMoments := merged(t, nil, all...), merged(t, nil, few...)
+	set := func(b []byte, at int, v whole) {
+		copy(b[at*wholeBytes:], appendWholes(nil, []whole{v}))
+	}
+	scatter := 40 * (1 + 8)
+	for name, c := range map[string]struct {
+		of     []byte
+		change func(m *partpb.Part)
+		want   string
+	}{
+		"format":            {means, func(m *partpb.Part) { m.Format = 7 }, "format"},
+		"no clients":        {means, func(m *partpb.Part) { m.Clients = nil }, "clients"},
+		"half a client":     {means, func(m *partpb.Part) { m.Clients = m.Clients[:len(m.Clients)-1] }, "kept, summed"},
+		"a client more":     {means, func(m *partpb.Part) { m.Clients = append(m.Clients, bytes.Repeat([]byte{255}, 32)...) }, "kept, summed"},
+		"summed more":       {means, func(m *partpb.Part) { m.Summed++; m.LeftOut-- }, "left_out"},
+		"out of order":      {means, func(m *partpb.Part) { copy(m.Clients, m.Clients[64:96]) }, "ascending"},
+		"client twice":      {means, func(m *partpb.Part) { copy(m.Clients[32:], m.Clients[:32]) }, "ascending"},
+		"another digest":    {means, func(m *partpb.Part) { m.Clients[20]++ }, "digests"},
+		"kept out of order": {means, func(m *partpb.Part) { m.Kept[0], m.Kept[1] = m.Kept[1], m.Kept[0] }, "order"},
+		"above the limit":   {means, func(m *partpb.Part) { m.Limit = make([]byte, 32) }, "limit"},
+		"no limit":          {means, func(m *partpb.Part) { m.Limit = nil }, "limit"},
+		"another upload":    {means, func(m *partpb.Part) { m.Kept[0] = madeMoments(t, 1, 60, federate.Single) }, "kept[0]"},
+		"damaged upload":    {means, func(m *partpb.Part) { m.Kept[0][200]++ }, "kept[0]"},
+		"another dx":        {means, func(m *partpb.Part) { m.Dx++ }, "sums"},
+		"huge dx":           {means, func(m *partpb.Part) { m.Dx = 1 << 30 }, "dx"},
+		"huge moments":      {ofMoments, func(m *partpb.Part) { m.Dx = 1 << 13 }, "dx"},
+		"n":                 {means, func(m *partpb.Part) { m.N = m.Summed }, "masses"},
+		"no images":         {means, func(m *partpb.Part) { m.N = 0 }, "n is 0"},
+		"negative mass":     {means, func(m *partpb.Part) { set(m.Sums, 0, toWhole(-1)) }, "mass of class 0"},
+		"mean out of reach": {means, func(m *partpb.Part) { set(m.Sums, 1, toWhole(1e9)) }, "sum 0 of class 0"},
+		"overflow":          {means, func(m *partpb.Part) { set(m.Sums, 1, whole{math.MaxInt64, 0}) }, "2^84"},
+		"no masses":         {means, func(m *partpb.Part) { clear(m.Sums) }, "masses"},
+		"short sums":        {means, func(m *partpb.Part) { m.Sums = m.Sums[1:] }, "sums"},
+		"against":           {means, func(m *partpb.Part) { m.Against = []byte{1} }, "against"},
+		"long means":        {ofMoments, func(m *partpb.Part) { set(m.Sums, 1, toWhole(1e6)) }, "sum 0 of class 0"},
+		"negative scatter":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, toWhole(-1)) }, "scatter of coordinate 0"},
+		"large scatter":     {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, toWhole(1e9)) }, "trace"},
+		"large covariance":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter+1, toWhole(1e9)) }, "scatter[1]"},
+		"dof":               {ofMoments, func(m *partpb.Part) { set(m.Dof, 0, toWhole(1e9)) }, "dof"},
+		"no dof":            {ofMoments, func(m *partpb.Part) { m.Dof = nil }, "dof"},
+	} {
+		if _, err := Decode(changed(t, c.of, c.change), federate.Expect{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+	for i := 0; i < len(means); i += 1 + len(means)/200 {
+		data := bytes.Clone(means)
+		data[i] ^= 0x10
+		if _, err := Decode(data, federate.Expect{}); err == nil {
+			t.Errorf("a part with bit 4 of byte %d flipped is taken", i)
+		}
+	}
+}
+
+// TestWhole: whole numbers of 128 bits keep to exact sums of both signs, at the ends of their range too.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	r := rng.New(1, "whole")
+	var sum whole
+	exact := new(big.Float).SetPrec(400)
+	for range 10_000 {
+		v := math.RoundToEven(r.NormFloat64()*math.Pow(2, float64(r.IntN(46)))/step) * step
+		sum.add(toWhole(v))
+		exact.Add(exact, big.NewFloat(v))
+		want, _ := exact.Float64()
+		if got := sum.float(); math.Abs(got-want) > 1e-15*math.Abs(want)+step {
+			t.Fatalf("%v, exactly %v", got, want)
+		}
+		if back := wholes(appendWholes(nil, []whole{sum})); back[0] != sum {
+			t.Fatalf("%v reads back as %v", sum, back[0])
+		}
+	}
+}
+
+func FuzzPart(f *testing.F) {
+	few := merged(f, nil, madeMoments(f, 1, 20, federate.Int8), madeMoments(f, 2, 9, federate.Single))
+	f.Add(few)
+	f.Add(merged(f, nil, made(f, 1, federate.Int8)))
+	p, err := Decode(few, federate.Expect{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	// With sums, which take thousands of clients in earnest.
+	m := Merger{Trust: true, part: p, fresh: map[[half]byte]entry{}}
+	p.limit = bytes.Clone(p.Kept[1].key[:])
+	if err := m.below(); err != nil {
+		f.Fatal(err)
+	}
+	small, err := p.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(small)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var m partpb.Part
+		if proto.Unmarshal(data, &m) == nil && len(data) < 1<<16 { // else all end at the checksum
+			m.Checksum = checksum(&m)
+			data, _ = proto.Marshal(&m)
+		}
+		p, err := Decode(data, federate.Expect{})
+		if err != nil {
+			return
+		}
+		again, err := p.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := Decode(again, federate.Expect{})
+		if err != nil {
+			t.Fatalf("a part that was read is refused when written: %v", err)
+		}
+		set, w := q.Rest()
+		for _, v := range append(setNumbers(set), withinNumbers(w)...) {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				t.Fatalf("the rest holds %v", v)
+			}
+		}
+		merger := Merger{Trust: true}
+		if err := merger.AddPart(q); err != nil {
+			return // it keeps too much beside what it sums
+		}
+		if err := merger.AddPart(p); err == nil {
+			t.Fatal("a part is merged twice")
+		}
+	})
+}
+
+func setNumbers(s *point.Set) []float32 {
+	if s == nil {
+		return nil
+	}
+	return append(append([]float32(nil), s.Z...), s.W...)
+}
+
+func withinNumbers(w *moments.Within) []float32 {
+	if w == nil {
+		return nil
+	}
+	return w.Data
+}

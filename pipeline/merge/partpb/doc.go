@@ -1,0 +1,2 @@
+// Package partpb defines the protobuf message of a part, generated from part.proto by `make generate`.
+package partpb

@@ -1,0 +1,143 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/regularfile"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/merge"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+// Rest is the sum of clients whose uploads were merged (package merge).
+type Rest struct {
+	// Summed is the number of clients, LeftOut of those left out as not honest, and N the images of the first.
+	Summed, LeftOut, N int
+	Means              *point.Set
+	Within             *moments.Within // of moments
+	Digest             string          // of the part
+}
+
+func (r *Rest) origin() models.OriginClient {
+	return models.OriginClient{Name: fmt.Sprintf("%d merged clients", r.Summed), Upload: r.Digest, N: r.N}
+}
+
+// ErrTrust is wrapped by the error for parts whose sums nobody judged.
+var ErrTrust = errors.New("merge them given a part to judge by (fmp merge --against), or trust all clients (--trust)")
+
+// ReadMerged adds files to a merger, each an upload or a part. bad are the errors of those that cannot be used.
+func ReadMerged(paths []string, m *merge.Merger) (bad []error) {
+	for _, path := range paths {
+		data, err := regularfile.ReadFile(path, merge.MaxBytes)
+		if err == nil {
+			err = m.Add(data)
+		}
+		if err != nil {
+			bad = append(bad, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	return bad
+}
+
+// AnyPart reports whether one of some files is a part.
+func AnyPart(paths []string) bool {
+	for _, path := range paths {
+		if merge.IsPart(head(path)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Merged returns the uploads that a part keeps whole, and its sums; nil where it has none. Of sums nobody judged is an error unless
+// trust is set.
+func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
+	var uploads []Upload
+	for _, k := range p.Kept {
+		digest := models.DigestBytes(k.Data)
+		uploads = append(uploads, Upload{k.Upload, digest[:12] + ".upload", digest})
+	}
+	if p.Summed == 0 {
+		return uploads, nil, nil
+	}
+	if p.Against == "" && !trust {
+		return nil, nil, fmt.Errorf("pool: %d clients were summed without being judged: %w", p.Summed, ErrTrust)
+	}
+	data, err := p.Encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &Rest{Summed: p.Summed, LeftOut: p.LeftOut, N: p.N, Digest: models.DigestBytes(data)}
+	r.Means, r.Within = p.Rest()
+	return uploads, r, nil
+}
+
+// Join adds a part's sums to a round.
+func (r *Round) Join(rest *Rest) error {
+	if rest == nil {
+		return nil
+	}
+	if r.For != "" {
+		return fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from single uploads, and %d clients were summed", r.For,
+			rest.Summed)
+	}
+	reach, err := r.Reach()
+	if err == nil && reach != nil {
+		err = reach.Check(rest.Means)
+	}
+	if err != nil {
+		return fmt.Errorf("pool: the sum of %d clients: %w", rest.Summed, err)
+	}
+	r.Rest = rest
+	return nil
+}
+
+// Judge returns the judgement of further clients of class means by the uploads of a part (merge.Merger.Judge): the share of a client's
+// images that counts is that below the cap of package honesty, and 0 where the client is less likely honest than not.
+func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Model, client models.Manifest, o Options) (
+	func(*federate.Upload) (float64, error), error) {
+	o.Trust, o.For, o.Level, o.alike = false, "", -1, true
+	uploads, _, err := Merged(p, true)
+	if err != nil {
+		return nil, err
+	}
+	if len(uploads) < leastJudges {
+		return nil, fmt.Errorf("pool: the part keeps %d uploads; to judge by it needs %d at least", len(uploads), leastJudges)
+	}
+	r, err := New(uploads, graph, client, o)
+	if err != nil {
+		return nil, err
+	}
+	if r.Moments() {
+		return nil, errors.New("pool: uploads of moments are judged all at once; those that are summed have to be trusted (--trust)")
+	}
+	reach, err := r.Reach()
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.Sampling(eng)
+	if err != nil {
+		return nil, err
+	}
+	by, err := s.means.Against(ctx)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return func(u *federate.Upload) (float64, error) {
+		if err := reach.Check(u.Points); err != nil {
+			return 0, nil // no images have such means
+		}
+		return by.Share(u.Points)
+	}, nil
+}
+
+// leastJudges is the number of uploads that others are judged by at least: a majority of fewer is chance.
+const leastJudges = honesty.Exact

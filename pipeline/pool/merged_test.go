@@ -1,0 +1,332 @@
+package pool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/merge"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+	"fmp/pipeline/task"
+)
+
+// many are messages of clients whose class means lie about those of a real one as means of their images do. Every liar'th names its classes
+// falsely; 0: none does.
+func (w *world) many(t *testing.T, g *onnx.Model, f models.Manifest, clients, liar int) (messages [][]byte) {
+	t.Helper()
+	pix, labels := pixels(rng.New(1, "many"), 900, classes)
+	real := w.eval(t, g, pix, labels)["points"].F32()
+	for m := range clients {
+		r := rng.New(1, "many", m)
+		n := 3 * (4 + r.IntN(3))
+		set := &point.Set{N: classes, Dx: f.PointWidth(), C: classes, Y: []int32{0, 1, 2}, W: slices.Repeat([]float32{float32(n / 3)}, classes)}
+		for c := range classes {
+			from := c
+			if liar > 0 && m%liar == 0 {
+				from = (c + 1) % classes
+			}
+			for _, v := range real[from*(set.Dx+classes):][:set.Dx] {
+				set.Z = append(set.Z, v+0.1*float32(r.NormFloat64()/math.Sqrt(float64(n/3))))
+			}
+		}
+		u := federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: n, Points: set}
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, data)
+	}
+	return messages
+}
+
+// manyMoments are as many, of moments.
+func manyMoments(t *testing.T, f models.Manifest, clients int) (messages [][]byte) {
+	t.Helper()
+	for m := range clients {
+		r := rng.New(1, "moments", m)
+		rows, labels := make([]float32, 12*dx), make([]int, 12)
+		for i := range labels {
+			labels[i] = i % classes
+			for j := range dx {
+				rows[i*dx+j] = float32(0.35 + 0.03*r.NormFloat64())
+				if j%3 == labels[i] {
+					rows[i*dx+j] += 0.05
+				}
+			}
+		}
+		u := federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest}
+		var err error
+		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, u.Client); err != nil {
+			t.Fatal(err)
+		}
+		u.N = int(u.Points.Mass())
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, data)
+	}
+	return messages
+}
+
+func part(t *testing.T, m *merge.Merger, messages ...[]byte) (*merge.Part, []byte) {
+	t.Helper()
+	for _, data := range messages {
+		if err := m.Add(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := m.Part().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Part(), data
+}
+
+// of pools a part, and returns the classifier's bytes and its probabilities of new images.
+func (w *world) of(t *testing.T, uploads []Upload, rest *Rest, g *onnx.Model, f models.Manifest, o Options) ([]byte, []float32) {
+	t.Helper()
+	r, err := New(uploads, g, f, o)
+	if err == nil {
+		err = r.Join(rest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Posterior(t.Context(), w.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if open, _ := Open(p); open != (o.Scope == posteriorOpen) {
+		t.Fatalf("scope %q was asked for, and open is %v", o.Scope, open)
+	}
+	m, err := r.Classifier(t.Context(), p, false, false, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := serde.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pix, _ := pixels(rng.New(1, "test"), 100, classes)
+	return data, w.eval(t, m, pix, nil)["probabilities"].F32()
+}
+
+const posteriorOpen = "open"
+
+// openFile is an open predictor of the corpus of newWorld.
+func openFile(t *testing.T) string {
+	t.Helper()
+	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
+	features := make([]float32, len(pix))
+	for i, v := range pix {
+		features[i] = float32(v) / 255
+	}
+	bank, err := task.NewBank(features, dx, labels, classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := meta.UntrainedOpen(bank, dx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := p.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mf, err := models.ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mf.Extractor = "x"
+	file := filepath.Join(t.TempDir(), "open.onnx")
+	if err := errors.Join(mf.Write(m), serde.Save(file, m)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// distance is the mean size of the differences of probabilities.
+func distance(a, b []float32) (sum float64) {
+	for i := range a {
+		sum += math.Abs(float64(a[i]-b[i])) / float64(len(a))
+	}
+	return sum
+}
+
+// TestMergedUploads: a tree of merges gives the classifier of one merge, bit for bit, and nearly that of all uploads one by one, in every
+// form; a part that keeps all its uploads is pooled as these are; clients that lie are left out of the sums.
+func TestMergedUploads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mg, mf := clientGraph(t, e)
+	const clients = 3200
+	open := openFile(t)
+	for name, c := range map[string]struct {
+		messages [][]byte
+		o        Options
+		near     float64
+	}{
+		"closed":  {w.many(t, g, f, clients, 0), Options{Predictor: w.predictor, Open: "none"}, 1e-6},
+		"open":    {w.many(t, g, f, clients, 0), Options{Predictor: w.predictor, Open: open, Scope: posteriorOpen, Samples: 10}, 0.005},
+		"moments": {manyMoments(t, mf, clients), Options{Samples: 10}, 1e-4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.o.Seed, c.o.Level, c.o.Trust = 1, -1, true
+			g, f := g, f
+			if name == "moments" {
+				g, f = mg, mf
+			}
+			p, whole := part(t, &merge.Merger{Trust: true}, c.messages...)
+			if p.Summed == 0 {
+				t.Fatal("nothing is summed")
+			}
+			uploads, rest, err := Merged(p, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, probabilities := w.of(t, uploads, rest, g, f, c.o)
+			_, left := part(t, &merge.Merger{Trust: true}, c.messages[1000:]...)
+			_, right := part(t, &merge.Merger{Trust: true}, c.messages[:999]...)
+			p, tree := part(t, &merge.Merger{Trust: true}, left, c.messages[999], right)
+			if uploads, rest, err = Merged(p, true); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := w.of(t, uploads, rest, g, f, c.o); !bytes.Equal(got, want) || !bytes.Equal(tree, whole) {
+				t.Error("a tree of merges gives another classifier than one merge")
+			}
+			all, bad := DecodeUploads(c.messages, federate.Expect{})
+			if len(bad) > 0 {
+				t.Fatal(bad)
+			}
+			_, single := w.of(t, all, nil, g, f, c.o)
+			if d := distance(single, probabilities); d > c.near {
+				t.Errorf("probabilities of merged uploads differ by %.2g on average from those of all one by one", d)
+			}
+			p, _ = part(t, &merge.Merger{}, c.messages[:20]...)
+			if uploads, rest, err = Merged(p, false); err != nil || rest != nil {
+				t.Fatal(err)
+			}
+			slices.SortFunc(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
+			few := slices.Clone(all[:20])
+			slices.SortFunc(few, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
+			got, _ := w.of(t, uploads, nil, g, f, c.o)
+			if want, _ := w.of(t, few, nil, g, f, c.o); !bytes.Equal(got, want) {
+				t.Error("a part that keeps all its uploads gives another classifier than these")
+			}
+		})
+	}
+}
+
+// TestMergedLies: of clients with false class names those that are summed are left out, given the uploads that another part keeps, and
+// the classifier is nearly that of the others; honest ones are not.
+func TestMergedLies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	const clients, liar = 3200, 6
+	messages := w.many(t, g, f, clients, liar)
+	var honest [][]byte
+	for m, data := range messages {
+		if m%liar != 0 {
+			honest = append(honest, data)
+		}
+	}
+	o := Options{Predictor: w.predictor, Open: "none", Seed: 1, Level: -1}
+	oracle, bad := DecodeUploads(honest, federate.Expect{})
+	if len(bad) > 0 {
+		t.Fatal(bad)
+	}
+	trusting := o
+	trusting.Trust = true
+	_, want := w.of(t, oracle, nil, g, f, trusting)
+	sample, data := part(t, &merge.Merger{}, messages[:300]...)
+	for name, c := range map[string]struct {
+		scope, open string
+		near        float64
+	}{"closed": {"", "none", 5e-4}, "open": {posteriorOpen, openFile(t), 0.05}} {
+		o := o
+		o.Scope, o.Open = c.scope, c.open
+		judge, err := Judge(t.Context(), w.eng, sample, g, f, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		against := models.DigestBytes(data)
+		p, _ := part(t, &merge.Merger{Judge: judge, Against: against}, messages...)
+		lies := 0
+		for _, k := range p.Kept {
+			var m int
+			if _, err := fmt.Sscanf(k.Client, "client %d", &m); err != nil {
+				t.Fatal(err)
+			}
+			if m%liar == 0 {
+				lies++
+			}
+		}
+		if summed := clients/liar + 1 - lies; p.LeftOut < summed || p.LeftOut > summed+5 {
+			t.Errorf("%s: %d clients are left out of the sums; %d of them lie", name, p.LeftOut, summed)
+		}
+		if name == posteriorOpen {
+			continue
+		}
+		uploads, rest, err := Merged(p, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, got := w.of(t, uploads, rest, g, f, o)
+		if d := distance(got, want); d > c.near {
+			t.Errorf("%s: probabilities differ by %.2g on average from those of the honest clients", name, d)
+		}
+		_, left := part(t, &merge.Merger{Judge: judge, Against: against}, messages[:1600]...)
+		_, right := part(t, &merge.Merger{Judge: judge, Against: against}, messages[1600:]...)
+		tree, _ := part(t, &merge.Merger{Judge: judge, Against: against}, right, left)
+		a, _ := tree.Encode()
+		if b, _ := p.Encode(); !bytes.Equal(a, b) {
+			t.Errorf("%s: a tree of judged merges gives another part than one merge", name)
+		}
+	}
+	trusted, _ := part(t, &merge.Merger{Trust: true}, messages...)
+	if _, _, err := Merged(trusted, false); !errors.Is(err, ErrTrust) {
+		t.Errorf("sums that nobody judged: %v", err)
+	}
+	few, _ := part(t, &merge.Merger{}, messages[:3]...)
+	if _, err := Judge(t.Context(), w.eng, few, g, f, o); err == nil {
+		t.Error("three uploads judge others")
+	}
+	uploads, rest, err := Merged(trusted, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Open, o.For = openFile(t), uploads[0].Client
+	r, err := New(uploads, g, f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Join(rest); err == nil || !strings.Contains(err.Error(), "single uploads") {
+		t.Errorf("a classifier for one client of a round with sums: %v", err)
+	}
+	r.For = ""
+	for i := range rest.Means.Z {
+		rest.Means.Z[i] *= 50
+	}
+	if err := r.Join(rest); err == nil || !strings.Contains(err.Error(), "as far out") {
+		t.Errorf("sums whose means no images have: %v", err)
+	}
+}
