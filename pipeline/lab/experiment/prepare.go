@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -105,8 +106,10 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Manifest.Notes = slices.Clone(l.Features.Notes)
 	p.Extractor, p.Stats, p.Data = l.Extractor, l.Features.Stats, l.data
 	if have := p.Data.Clients.Len(); least > have {
-		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images; "+
-			"lower them, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points, have)
+		part := c.Dataset.Splits.Clients
+		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images, "+
+			"%v of the training images: lower them, take %.0f training images, or enlarge dataset.splits.clients", c.Federation.Clients,
+			c.Federation.Points, have, part, math.Ceil(float64(least)/part))
 	}
 	p.Images = &l.Set.Test.Images
 	p.Tools.Shared = s
