@@ -1,0 +1,63 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+// mostLost is the NLL by which a corpus may make a round of moments worse.
+const mostLost = 0.005
+
+// TestCorpus: the table of a corpus beside moments is of the kept runs, each with the same clients' images without a corpus.
+func TestCorpus(t *testing.T) {
+	dirs, err := os.ReadDir(filepath.Join("results", "corpus"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("| run | clients | repeats | takes part in | NLL without | NLL with | with less without, mean | largest |\n" +
+		"| --- | --- | ---: | ---: | ---: | ---: | --- | --- |\n")
+	for _, d := range dirs {
+		name := d.Name()
+		if strings.HasSuffix(name, "-without") {
+			continue
+		}
+		with, without := readKept(t, "corpus", name), readKept(t, "corpus", name+"-without")
+		if with.manifest.Data["images"] != without.manifest.Data["images"] {
+			t.Errorf("%s and the run without a corpus have other images", name)
+		}
+		for i := range with.tables {
+			partition := with.tables[i].Partition
+			var a, z, less []float64
+			taken := 0
+			for _, r := range with.records {
+				for _, o := range without.records {
+					if r.Partition == partition && o.Partition == partition && o.Repeat == r.Repeat {
+						a, z, less = append(a, o.NLL), append(z, r.NLL), append(less, r.NLL-o.NLL)
+						if r.Diagnostics["corpus"] > 0 {
+							taken++
+						}
+						if _, has := o.Diagnostics["corpus"]; has {
+							t.Errorf("%s-without has a corpus", name)
+						}
+					}
+				}
+			}
+			if len(less) != with.tables[i].Repeats {
+				t.Fatalf("%s: %d pairs of %d repeats", name, len(less), with.tables[i].Repeats)
+			}
+			mean, most := stat.Mean(less, nil), less[0]
+			for _, v := range less {
+				most = max(most, v)
+			}
+			fmt.Fprintf(&b, "| %s | %s | %d | %d | %.4f | %.4f | %s | %s |\n", name, partition, len(less), taken, stat.Mean(a, nil),
+				stat.Mean(z, nil), verdict(mean <= mostLost, "%+.4f", mean), verdict(most <= mostLost, "%+.4f", most))
+		}
+	}
+	write(t, "results/README.md", "corpus", b.String())
+}
