@@ -83,8 +83,14 @@ func (t *SetTable) threshold(b *build.Builder, level build.Ref) build.Ref {
 	return b.Op("GatherElements", []build.Ref{thresholds, b.ReduceSum(below, true, 0)}, onnx.IntAttr("axis", 0))
 }
 
+// LeastLevel and MostLevel bound the levels of prediction sets that are asked for.
+const LeastLevel, MostLevel = 0.5, 0.999
+
 // AtLevel returns a classifier whose prediction sets have another level, and its manifest.
 func AtLevel(m *onnx.Model, f Manifest, level float64) (*onnx.Model, Manifest, error) {
+	if !(level >= LeastLevel && level <= MostLevel) {
+		return nil, f, fmt.Errorf("level is %v: allowed are %v to %v", level, LeastLevel, MostLevel)
+	}
 	o, err := ReadOrigin(f)
 	if err != nil {
 		return nil, f, err

@@ -538,6 +538,11 @@ func TestPredict(t *testing.T) {
 			}
 		}
 	})
+	var refusal bytes.Buffer
+	if code := execute(t.Context(), []string{"predict", "--model", c, "--level", "0.3", dir}, io.Discard, &refusal); code != exitUsage ||
+		!strings.Contains(refusal.String(), "allowed are 0.5") {
+		t.Errorf("--level 0.3: exit code %d, %s", code, refusal.String())
+	}
 	if s := run(t, "predict", "--model", c, "--reject", "1", dir); !strings.Contains(s, "20 of 20 are below 1") {
 		t.Errorf("--reject 1: %s", s)
 	}

@@ -21,7 +21,7 @@ var predictCommand = command{
 	name: "predict", args: "--model CLASSIFIER IMAGES", short: "Classify images with the classifier that fmp pool wrote",
 	example: `  fmp-edge predict --model classifier.onnx photo.jpg
   fmp-edge predict --model classifier.onnx photos/ --reject 0.9
-  fmp-edge predict --model classifier.onnx photos/ --csv
+  fmp-edge predict --model classifier.onnx photos/ --level 0.95 --csv
 
 IMAGES is one image (` + imagefile.Formats + `), a folder of them, a .csv of paths, an IDX file, plain or .gz,
 or, for a classifier of feature rows, a .npy. For each image the most probable class is printed with its probability, the second, and the
@@ -34,6 +34,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
 		pixels := f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
 		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
+		level := f.Float64("level", 0, "probability with which a prediction set holds the true class, 0.5 to 0.999; 0 is the stored one")
 		camera := f.String("adapt", "", "folder of images without labels of the camera that took IMAGES: its shift is left out")
 		asJSON := f.Bool("json", false, "print JSON")
 		asCSV := f.Bool("csv", false, "print CSV")
@@ -67,7 +68,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			if err != nil {
 				return refused("predict", err)
 			}
-			c, err := classify.Open(e, *model)
+			c, err := classify.OpenAt(e, *model, *level)
 			if err != nil {
 				return refused("predict", err)
 			}

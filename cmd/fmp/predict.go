@@ -143,7 +143,7 @@ Where fmp pool found clients whose cameras differ, --adapt takes a folder of ima
 leaves out of IMAGES what sets that camera apart (fmp pool --for CLIENT is for a client of the round).
 
 --listen answers requests on this machine in place of IMAGES: the Open Inference Protocol (/v2), images as they are (/v1/predict), and a
-page to drop photographs on, at /.`
+page to drop photographs on, at /. With --adapt and --level it serves the classifier of that camera, with sets of that level.`
 
 func newPredictCommand() *cobra.Command {
 	var asJSON, asCSV bool
@@ -186,10 +186,11 @@ func newPredictCommand() *cobra.Command {
 			return err
 		}
 		if listen != "" {
-			if camera != "" {
-				return usageErrorf("--adapt goes with IMAGES of one camera, not with --listen")
+			data, err := servedClassifier(cmd, cfg, args[0], level, camera, images)
+			if err != nil {
+				return err
 			}
-			return servePredictions(cmd, cfg, args[0], listen, folder)
+			return servePredictions(cmd, cfg, args[0], data, listen, folder)
 		}
 		if folder != "" {
 			return usageErrorf("--page goes with --listen")

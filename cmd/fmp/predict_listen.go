@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/loopback"
@@ -17,15 +18,50 @@ import (
 	"fmp/pipeline/page"
 )
 
-// servePredictions answers requests for the predictions of a classifier on an address of loopback until the context ends.
-func servePredictions(cmd *cobra.Command, cfg engineSettings, path, address, folder string) error {
+// servedClassifier returns the file of the classifier that is served: with prediction sets of a level, 0 for the stored one, and adapted to
+// the images of a camera, "" for none.
+func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level float64, camera string, f imageFlags) ([]byte, error) {
+	if level == 0 && camera == "" {
+		data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
+		if err != nil {
+			return nil, usageError(fmt.Errorf("classifier: %w", err))
+		}
+		return data, nil
+	}
+	c, closeAll, err := openClassifier(cmd, cfg, path, level)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	m, about, err := models.Load(path)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	if level != 0 {
+		if m, about, err = models.AtLevel(m, about, level); err != nil {
+			return nil, usageError(err)
+		}
+		if err := about.Write(m); err != nil {
+			return nil, err
+		}
+	}
+	if camera != "" {
+		if err := adapt(cmd, c, camera, f); err != nil {
+			return nil, err
+		}
+		if m, err = models.Adapted(m, c.Shift()); err != nil {
+			return nil, err
+		}
+	}
+	return serde.Marshal(m)
+}
+
+// servePredictions answers requests for the predictions of a classifier, the file path with its bytes, on an address of loopback until the
+// context ends.
+func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte, address, folder string) error {
 	if !loopback.Address(address) {
 		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a round are for this machine; put a "+
 			"proxy with TLS before it, or use fmp serve", address)
-	}
-	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
-	if err != nil {
-		return usageError(fmt.Errorf("classifier: %w", err))
 	}
 	pages, err := page.Handler(folder)
 	if err != nil {

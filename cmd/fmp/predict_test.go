@@ -62,7 +62,9 @@ func TestClassifierFile(t *testing.T) {
 	}
 	for _, c := range []struct{ want, args string }{
 		{"states no shifts of cameras", path("photo.png") + " --adapt " + path("photo.png")},
-		{"one camera", "--listen 127.0.0.1:0 --adapt x"},
+		{"states no shifts of cameras", "--listen 127.0.0.1:0 --adapt " + path("photo.png")},
+		{"level", "--listen 127.0.0.1:0 --level 0.9"},
+		{"allowed are 0.5", "--listen 127.0.0.1:0 --level 0.3"},
 	} {
 		all := append([]string{"predict", path("classifier.onnx")}, strings.Fields(c.args)...)
 		if code, _, errs := runFMP(t, all...); code != exitUsage || !strings.Contains(errs, c.want) {

@@ -59,6 +59,9 @@ func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 	return a.finish()
 }
 
+// Shift returns the shift that the classifier was adapted by; nil where it was not.
+func (c *Classifier) Shift() *onnx.Tensor { return c.shift }
+
 // adaptation sums the shifts of batches.
 type adaptation struct {
 	c       *Classifier
@@ -106,7 +109,8 @@ func (a *adaptation) finish() error {
 	}
 	before := a.c.whole
 	var err error
-	if a.c.whole, err = models.Adapted(before, onnx.NewTensor(shift, len(shift))); err != nil {
+	a.c.shift = onnx.NewTensor(shift, len(shift))
+	if a.c.whole, err = models.Adapted(before, a.c.shift); err != nil {
 		return err
 	}
 	s, err := a.c.load(a.c.whole, a.c.outputs...)

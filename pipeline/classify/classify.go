@@ -30,6 +30,7 @@ type Classifier struct {
 	outputs []string
 	engine  engine.Engine
 	whole   *onnx.Model // with all outputs, where it can be adapted
+	shift   *onnx.Tensor
 }
 
 // Outputs of a classifier, as models.NewClassifier names them; some may be missing.

@@ -12,6 +12,8 @@ import (
 
 	"gonum.org/v1/gonum/mathext"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"fmp/models"
 )
 
 // Score is a conformity score of a class, given an image's probabilities. A class is in the set of an image where its score is large
@@ -88,13 +90,10 @@ func (x *Points) Add(p []float32, y int) error {
 	return nil
 }
 
-// Level bounds the levels that are taken.
-const leastLevel, mostLevel = 0.5, 0.999
-
 // CheckLevel returns an error for a level that is not taken.
 func CheckLevel(level float64) error {
-	if !(level >= leastLevel && level <= mostLevel) {
-		return fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, leastLevel, mostLevel)
+	if !(level >= models.LeastLevel && level <= models.MostLevel) {
+		return fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, models.LeastLevel, models.MostLevel)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 	for j, i := range order {
 		if weight == nil {
 			all = append(all, rank{d.held(len(order), j+1), scores[i]})
-		} else if theta += weight[of[i]]; weight[of[i]] > 0 && theta >= leastLevel { // the level is below theta
+		} else if theta += weight[of[i]]; weight[of[i]] > 0 && theta >= models.LeastLevel { // the level is below theta
 			all = append(all, rank{heldByWeights(theta, most), scores[i]})
 		}
 	}
@@ -108,7 +108,7 @@ func table(columns [][]rank) *models.SetTable {
 	rows := 0
 	for c, ranks := range columns {
 		// Levels below the least that is taken are not asked for, but for the last of them.
-		first, _ := slices.BinarySearchFunc(ranks, leastLevel, func(r rank, level float64) int { return cmp.Compare(r.level, level) })
+		first, _ := slices.BinarySearchFunc(ranks, models.LeastLevel, func(r rank, level float64) int { return cmp.Compare(r.level, level) })
 		ranks = ranks[min(first, max(len(ranks)-1, 0)):]
 		if n := len(ranks); n > mostRows {
 			thin := make([]rank, mostRows)

@@ -3,7 +3,7 @@
 //
 // FMP is compared with methods that read every image's features or statistics of them, as they are and with each client's features less
 // their mean, the simple cure; a test image is then less the mean of unlabelled images of its domain. Rivals have the setting and
-// temperature that are best on the test images themselves.
+// temperature that are best on the test images themselves. Without a predictor FMP reads moments, and rivals have the same embedded features.
 package domains
 
 import (
@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"fmp/models/rng"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
@@ -73,8 +74,9 @@ func (s *Scores) add(acc, nll float64) {
 type domain struct {
 	kind   string
 	shift  *score.Shift
-	seen   []float32 // Unlabelled images of the part that is not scored
-	centre []float32 // their mean
+	rows   []float32 // of all images, as rivals have them
+	seen   []float32 // Unlabelled images of the part that is not scored, as FMP has them
+	centre []float32 // their mean, as rivals have them
 }
 
 type bench struct {
@@ -89,13 +91,18 @@ type bench struct {
 // Run measures FMP and its rivals. The run must have been prepared with scores.corruptions of Images images.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
 	b := &bench{Options: o, p: p, dx: p.Data.Clients.Dx, rows: map[string]*Row{}}
-	if p.Tools.Conjugate == nil || p.Tools.Open == nil {
-		return nil, fmt.Errorf("domains: no conjugate and open predictor for this data set; fmp train conjugate and fmp train open make them")
+	if p.Tools.Embedded == nil && (p.Tools.Conjugate == nil || p.Tools.Open == nil) {
+		return nil, fmt.Errorf("domains: one of the conjugate and the open predictor is missing for this data set; fmp train conjugate and " +
+			"fmp train open make them, and without both FMP reads moments")
 	}
 	for i := range p.Data.Shifts {
 		s := &p.Data.Shifts[i]
 		if slices.Contains(Kinds, s.Name) && slices.Contains(Severities, s.Severity) {
-			b.domains = append(b.domains, domain{s.Name, s, nil, nil})
+			rows, err := b.embedded(ctx, s.Features)
+			if err != nil {
+				return nil, err
+			}
+			b.domains = append(b.domains, domain{s.Name, s, rows, nil, nil})
 		}
 	}
 	if len(b.domains) != len(Kinds)*len(Severities) {
@@ -119,6 +126,19 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	return out, nil
 }
 
+// embedded returns features as rivals have them: embedded where FMP reads moments, of variance about 1.
+func (b *bench) embedded(ctx context.Context, features []float32) ([]float32, error) {
+	e := b.p.Tools.Embedded
+	if e == nil {
+		return features, nil
+	}
+	rows, err := e.Of(ctx, features)
+	for i := range rows {
+		rows[i] *= float32(math.Sqrt(float64(b.dx)))
+	}
+	return rows, err
+}
+
 // fold scores a round of a repeat, of clients of all domains, or of those of all kinds but one, which is scored.
 func (b *bench) fold(ctx context.Context, repeat, without int) error {
 	var of, tests []domain
@@ -140,16 +160,23 @@ func (b *bench) fold(ctx context.Context, repeat, without int) error {
 		for _, at := range order[:Unlabelled] {
 			row := tests[i].shift.Features[at*b.dx:][:b.dx]
 			tests[i].seen = append(tests[i].seen, row...)
-			for j, v := range row {
+			for j, v := range tests[i].rows[at*b.dx:][:b.dx] {
 				tests[i].centre[j] += v / Unlabelled
 			}
 		}
 	}
-	clients, err := b.clients(of, repeat)
+	clients, err := b.clients(of, repeat, func(d domain) []float32 { return d.shift.Features })
 	if err != nil {
 		return err
 	}
-	if err := b.posterior(ctx, clients, tests, repeat, without < 0); err != nil {
+	fmp := b.posterior
+	if b.p.Tools.Embedded != nil {
+		fmp = b.moments
+	}
+	if err := fmp(ctx, clients, tests, repeat, without < 0); err != nil {
+		return err
+	}
+	if clients, err = b.clients(of, repeat, func(d domain) []float32 { return d.rows }); err != nil {
 		return err
 	}
 	for _, centred := range []bool{false, true} {
@@ -171,7 +198,7 @@ func (b *bench) fold(ctx context.Context, repeat, without int) error {
 }
 
 // clients draws the images of a client of each domain from the first half.
-func (b *bench) clients(of []domain, repeat int) ([]*point.Set, error) {
+func (b *bench) clients(of []domain, repeat int, rows func(domain) []float32) ([]*point.Set, error) {
 	classes := b.p.Data.Clients.C
 	names := make([]int, classes)
 	for y := range names {
@@ -180,7 +207,7 @@ func (b *bench) clients(of []domain, repeat int) ([]*point.Set, error) {
 	var out []*point.Set
 	for _, d := range of {
 		half := len(d.shift.Labels) / 2
-		bank, err := task.NewBank(d.shift.Features[:half*b.dx], b.dx, d.shift.Labels[:half], classes)
+		bank, err := task.NewBank(rows(d)[:half*b.dx], b.dx, d.shift.Labels[:half], classes)
 		if err != nil {
 			return nil, err
 		}
@@ -236,43 +263,76 @@ func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []dom
 		}
 		in := posterior.Input{Conjugate: k, ClassMeans: means, Open: open, Soft: soft, Scope: scope, Samples: b.Samples, Honesty: true,
 			Seed: b.Seed, Stream: stream, Threads: b.Threads}
-		to := in
-		to.Alike = true
-		if err := b.sampled(ctx, name+", all clients alike", to, tests, known); err != nil {
-			return err
-		}
-		if err := b.sampled(ctx, name+", a client to come", in, tests, known); err != nil {
-			return err
-		}
-		if !known {
-			continue
-		}
-		for m := range tests {
-			in.For = m + 1
-			if err := b.sampled(ctx, name+", for its client", in, tests[m:m+1], known); err != nil {
-				return err
+		if err := b.views(ctx, name, func(client int, alike bool) (*posterior.Result, error) {
+			in.For, in.Alike = client, alike
+			t, err := posterior.New(in)
+			if err != nil {
+				return nil, err
 			}
+			return t.Sample(ctx)
+		}, tests, known); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) sampled(ctx context.Context, name string, in posterior.Input, tests []domain, known bool) error {
-	t, err := posterior.New(in)
+// moments scores FMP of uploads of moments.
+func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domain, repeat int, known bool) error {
+	stream := fmt.Sprint("domains/", repeat)
+	uploads, err := b.p.Tools.Moments(ctx, clients, stream)
 	if err != nil {
 		return err
 	}
-	r, err := t.Sample(ctx)
+	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed, Stream: stream}, Honesty: true,
+		Threads: b.Threads}
+	if k := b.p.Config.Extractor.Kappa; len(k) == 2 {
+		o.Kappa = discriminant.Kappa{Median: k[0], Deviation: k[1]}
+	}
+	return b.views(ctx, "FMP", func(client int, alike bool) (*posterior.Result, error) {
+		o.For, o.Alike = client, alike
+		return posterior.Moments(ctx, uploads, b.p.Tools.Embedded, o)
+	}, tests, known)
+}
+
+// views scores FMP with all clients alike, for a client to come and, on known domains, for each client (its number, from 1).
+func (b *bench) views(ctx context.Context, name string, of func(client int, alike bool) (*posterior.Result, error), tests []domain,
+	known bool) error {
+	alike, err := of(0, true)
 	if err != nil {
 		return err
 	}
+	if err := b.scored(ctx, name+", all clients alike", alike, tests, known, false); err != nil {
+		return err
+	}
+	come, err := of(0, false)
+	if err != nil {
+		return err
+	}
+	if err := b.scored(ctx, name+", a client to come", come, tests, known, true); err != nil || !known {
+		return err
+	}
+	for m := range tests {
+		own, err := of(m+1, false)
+		if err != nil {
+			return err
+		}
+		if err := b.scored(ctx, name+", for its client", own, tests[m:m+1], known, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scored notes the scores of a result, and of the result adapted to each domain's unlabelled images.
+func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, tests []domain, known, adapts bool) error {
 	for _, d := range tests {
-		acc, nll, err := b.score(ctx, r, d, false)
+		acc, nll, err := b.score(ctx, r, d.shift.Features, d)
 		if err != nil {
 			return err
 		}
 		b.note(name, known, acc, nll)
-		if in.For > 0 || in.Alike {
+		if !adapts {
 			continue
 		}
 		adapted := r
@@ -281,7 +341,7 @@ func (b *bench) sampled(ctx context.Context, name string, in posterior.Input, te
 				return err
 			}
 		}
-		if acc, nll, err = b.score(ctx, adapted, d, false); err != nil {
+		if acc, nll, err = b.score(ctx, adapted, d.shift.Features, d); err != nil {
 			return err
 		}
 		b.note(name+", adapted", known, acc, nll)
@@ -300,6 +360,16 @@ func (b *bench) rival(ctx context.Context, method, name string, clients []*point
 	if err != nil {
 		return err
 	}
+	if centred {
+		tests = slices.Clone(tests)
+		for i, d := range tests {
+			rows := slices.Clone(d.rows)
+			for i := range rows {
+				rows[i] -= d.centre[i%b.dx]
+			}
+			tests[i].rows = rows
+		}
+	}
 	best, of := math.Inf(1), []float64(nil)
 	for _, l2 := range []float64{0.3, 3, 30} {
 		for _, shrinkage := range []float64{0.1, 0.5, 0.9} {
@@ -316,7 +386,7 @@ func (b *bench) rival(ctx context.Context, method, name string, clients []*point
 				var got []float64
 				var sum float64
 				for _, d := range tests {
-					acc, nll, err := b.score(ctx, r, d, centred)
+					acc, nll, err := b.score(ctx, r, d.rows, d)
 					if err != nil {
 						return err
 					}
@@ -334,16 +404,11 @@ func (b *bench) rival(ctx context.Context, method, name string, clients []*point
 	return nil
 }
 
-// score returns accuracy and NLL on the second half of a domain's images, means over the result's ensembles.
-func (b *bench) score(ctx context.Context, r *posterior.Result, d domain, centred bool) (acc, nll float64, err error) {
+// score returns accuracy and NLL, given features of a domain's images, on the second half of a domain's images, means over the result's ensembles.
+func (b *bench) score(ctx context.Context, r *posterior.Result, features []float32, d domain) (acc, nll float64, err error) {
 	half := len(d.shift.Labels) / 2
-	features, labels := slices.Clone(d.shift.Features[half*b.dx:]), d.shift.Labels[half:]
-	if centred {
-		for i := range features {
-			features[i] -= d.centre[i%b.dx]
-		}
-	}
-	rows, err := r.Rows(ctx, features)
+	labels := d.shift.Labels[half:]
+	rows, err := r.Rows(ctx, features[half*b.dx:])
 	if err != nil {
 		return 0, 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 )
 
 // TestRun: on drawn digits with corruptions as domains, FMP that knows client effects is below FMP that takes clients for alike in NLL, a
@@ -54,6 +55,21 @@ func TestRun(t *testing.T) {
 	}
 	if a, b := of["FedCGS, each client centred"].Unknown, of["FedCGS"].Unknown; !(a.NLL < b.NLL) {
 		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v centred", b, a)
+	}
+	p.Tools.Conjugate, p.Tools.Open = nil, nil
+	if p.Tools.Embedded, err = posterior.NewEmbedded(p.Data.Clients.Dx, nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err = Run(t.Context(), p, Options{Points: 20, Repeats: 1, Samples: 20, Seed: 3}); err != nil {
+		t.Fatal(err)
+	}
+	moments := map[string]Row{}
+	for _, r := range rows {
+		moments[r.Name] = r
+		t.Logf("moments, %s: %+v %+v", r.Name, r.Known, r.Unknown)
+	}
+	if a, b := moments["FMP, for its client"].Known, moments["FMP, all clients alike"].Known; len(moments) != 4 || !(a.NLL < b.NLL) {
+		t.Errorf("%d rows of moments; for its client %+v, all alike %+v", len(moments), a, b)
 	}
 	if of["FMP, for its client"].Unknown != nil || of["FMP, a client to come"].Unknown == nil {
 		t.Error("a classifier for a client of the round is scored on a kind that no client has, or one for a client to come is not")
