@@ -57,7 +57,8 @@ var compressCommand = command{
 SOURCE is a folder with one folder of images a class, named by the class or its number; a .csv of path,label with paths
 relative to it; or an IDX file of images, plain or .gz. Images are ` + imagefile.Formats + `;
 ` + imagefile.HEIFFormats + ` too where heif-dec, heif-convert or magick is on the PATH. Images of other formats are bad
-images (--on-bad). Images are turned upright (EXIF) and brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
+images (--on-bad). Images are turned upright (EXIF) and brought to the model's size as
+it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		return compressFlags(f).run
 	},

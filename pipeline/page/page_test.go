@@ -78,8 +78,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestWriteFolder: a folder has all files of the pages, the program, the graph and its round, and the digests of all; a program that lacks a
-// file leaves nothing.
+// TestWriteFolder: a folder has all files of the pages, the program, the graph and its round, and the digests of all; a program
+// that lacks a file leaves nothing.
 func TestWriteFolder(t *testing.T) {
 	program, out := t.TempDir(), filepath.Join(t.TempDir(), "site")
 	if _, _, err := WriteFolder(out, program, []byte("graph"), 7); err == nil || !strings.Contains(err.Error(), "make page") {
