@@ -35,7 +35,8 @@ func TestMerge(t *testing.T) {
 	if err := json.Unmarshal(run(append([]string{"merge", "--json", "-o", path("all.part")}, uploads...)...), &res); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(path("all.part")); err != nil || res.Clients != 5 || res.Kept != 5 || res.Summed != 0 || int(info.Size()) != res.Bytes {
+	if info, err := os.Stat(path("all.part")); err != nil || res.Clients != 5 || res.Kept != 5 || res.Summed != 0 ||
+		int(info.Size()) != res.Bytes {
 		t.Errorf("merged: %+v, %v", res, err)
 	}
 	run("merge", "-o", path("left.part"), uploads[4], uploads[1])
@@ -54,8 +55,8 @@ func TestMerge(t *testing.T) {
 	pool := func(files ...string) pooled {
 		t.Helper()
 		var p pooled
-		if err := json.Unmarshal(run(append([]string{"pool", "--json", "--engine.name", "pure", "--rows", "--scope", "closed", "-o", path("c.onnx")},
-			files...)...), &p); err != nil {
+		args := []string{"pool", "--json", "--engine.name", "pure", "--rows", "--scope", "closed", "-o", path("c.onnx")}
+		if err := json.Unmarshal(run(append(args, files...)...), &p); err != nil {
 			t.Fatal(err)
 		}
 		return p

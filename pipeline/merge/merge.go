@@ -209,8 +209,8 @@ func kept(all []Kept) int {
 }
 
 // ErrJudge is wrapped by the error for an upload that is to be summed, where nothing is known to judge it by.
-var ErrJudge = fmt.Errorf("a part keeps up to %d class means whole and sums the others, which are judged beforehand: give a part to judge by "+
-	"(--against), or trust all clients (--trust)", MostPoints)
+var ErrJudge = fmt.Errorf("a part keeps up to %d class means whole and sums the others, which are judged beforehand: give a part to "+
+	"judge by (--against), or trust all clients (--trust)", MostPoints)
 
 func (m *Merger) share(k *Kept) (float64, error) {
 	if m.Judge == nil {
@@ -287,8 +287,8 @@ func (p *Part) addMeans(u *federate.Upload, share float64) {
 	}
 }
 
-// withCalibration returns an upload's class means with its calibration points among their images, and adds those to the scatter, [k, k], one
-// at a time (Welford's update). Products are rounded before they are added, so that every machine has the same sums.
+// withCalibration returns an upload's class means with its calibration points among their images, and adds those to the scatter, [k, k],
+// one at a time (Welford's update). Products are rounded before they are added, so that every machine has the same sums.
 func withCalibration(u *federate.Upload, scatter []float64) *point.Set {
 	k, set := u.Points.Dx, &point.Set{Dx: u.Points.Dx, C: u.Points.C}
 	_, labels := u.Points.Labelled()

@@ -65,9 +65,9 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 		if of.Samples = s.samples; i > 0 {
 			of.Stream = fmt.Sprintf("%s/state %d", o.Stream, i)
 		}
-		honest := make([]discriminant.Client, len(s.clients))
-		for at, m := range s.clients {
-			honest[at] = clients[m]
+		honest := make([]discriminant.Client, 0, len(s.clients)+1)
+		for _, m := range s.clients {
+			honest = append(honest, clients[m])
 		}
 		if o.Rest != nil {
 			honest = append(honest, *o.Rest)

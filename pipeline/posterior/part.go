@@ -113,8 +113,8 @@ func (t *FMP) Against(ctx context.Context) (*Against, error) {
 	return &Against{t, f, by}, err
 }
 
-// Share returns the share of the images behind a client's class means that counts, 0 for a client that is less likely honest than not. It is
-// safe for concurrent use.
+// Share returns the share of the images behind a client's class means that counts, 0 for a client that is less likely honest than not. It
+// is safe for concurrent use.
 func (a *Against) Share(means *point.Set) (float64, error) {
 	u, _, err := a.t.claimsOf(a.form, []*point.Set{means})
 	if err != nil {
