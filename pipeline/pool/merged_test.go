@@ -330,3 +330,52 @@ func TestMergedLies(t *testing.T) {
 		t.Errorf("sums whose means no images have: %v", err)
 	}
 }
+
+// TestJudgedOneByOne measures the cost of judging summed clients one by one, in probabilities against those of the honest clients alone,
+// beside all at once and nobody.
+func TestJudgedOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("20,000 clients")
+	}
+	t.Parallel()
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	o := Options{Predictor: w.predictor, Open: "none", Seed: 1, Level: -1}
+	trusting := o
+	trusting.Trust = true
+	for _, liar := range []int{20, 6, 3} {
+		messages := w.many(t, g, f, 20_000, liar)
+		var honest [][]byte
+		for m, data := range messages {
+			if m%liar != 0 {
+				honest = append(honest, data)
+			}
+		}
+		alone := func(messages [][]byte, o Options) []float32 {
+			uploads, bad := DecodeUploads(messages, federate.Expect{})
+			if len(bad) > 0 {
+				t.Fatal(bad)
+			}
+			_, p := w.of(t, uploads, nil, g, f, o)
+			return p
+		}
+		want := alone(honest, trusting)
+		sample, data := part(t, &merge.Merger{}, messages[:300]...)
+		judge, err := Judge(t.Context(), w.eng, sample, g, f, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data)}, messages...)
+		uploads, rest, err := Merged(p, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, merged := w.of(t, uploads, rest, g, f, o)
+		trusted, once, one := distance(alone(messages, trusting), want), distance(alone(messages, o), want), distance(merged, want)
+		t.Logf("one client in %d lies: nobody judged %.2g, all at once %.2g, one by one %.2g; %d left out of %d", liar, trusted, once, one,
+			p.LeftOut, p.LeftOut+p.Summed)
+		if one > 5e-5 || trusted < 100*one {
+			t.Errorf("one client in %d lies: probabilities differ by %.2g, and by %.2g where nobody is judged", liar, one, trusted)
+		}
+	}
+}
