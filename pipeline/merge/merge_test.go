@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,14 +22,14 @@ import (
 
 var model = strings.Repeat("ab", 32)
 
-// made is a client's class means of 600 classes, so that a part keeps few.
+// made is a client's class means, of few or hundreds of classes, so that a part keeps few uploads.
 func made(t testing.TB, i int, precision federate.Precision) []byte {
 	t.Helper()
 	const c, dx = 700, 2
 	r := rng.New(1, "upload", i)
-	s := &point.Set{Dx: dx, C: c}
+	s, lacks := &point.Set{Dx: dx, C: c}, []float64{0.1, 0.1, 0.1, 0.95}[i%4]
 	for y := range c {
-		if r.Float64() < 0.1 {
+		if r.Float64() < lacks {
 			continue
 		}
 		s.Z = append(s.Z, float32(r.NormFloat64()*math.Pow(10, float64(r.IntN(6)-4))), float32(r.NormFloat64()))
@@ -156,6 +157,37 @@ func TestTrees(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLimit: a small upload is summed where one of a lower key, in another part, had no room.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	var all []Kept
+	for i := range 80 {
+		data := made(t, i, federate.Single)
+		u, err := federate.Decode(data, federate.Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, Kept{Upload: u, Data: data, key: key(u)})
+	}
+	slices.SortFunc(all, compare)
+	var low, high, whole [][]byte
+	for _, k := range all {
+		switch large := k.Points.N > 100; {
+		case large && len(low) < 14:
+			low = append(low, k.Data)
+		case len(low) == 14:
+			if len(high) < 3 && large {
+				continue // the first ones are small
+			}
+			high = append(high, k.Data)
+		}
+	}
+	whole = slices.Concat(low, high)
+	if part := merged(t, nil, merged(t, nil, high...), merged(t, nil, low...)); !bytes.Equal(part, merged(t, nil, whole...)) {
+		t.Error("parts give another part than their uploads")
 	}
 }
 

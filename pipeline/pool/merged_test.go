@@ -186,7 +186,7 @@ func TestMergedUploads(t *testing.T) {
 	}{
 		"closed":  {w.many(t, g, f, clients, 0), Options{Predictor: w.predictor, Open: "none"}, 1e-6},
 		"open":    {w.many(t, g, f, clients, 0), Options{Predictor: w.predictor, Open: open, Scope: posteriorOpen, Samples: 10}, 0.005},
-		"moments": {manyMoments(t, mf, clients), Options{Samples: 10}, 1e-4},
+		"moments": {manyMoments(t, mf, clients), Options{Samples: 10}, 2e-5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.o.Seed, c.o.Level, c.o.Trust = 1, -1, true
