@@ -34,7 +34,7 @@ func TestWithShift(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := ShiftParts{To: normal(1, dx, r), Back: normal(1, r, dx), Means: normal(1, classes, dx), Variance: onnx.Vector[float32](2, 0.1),
-		Rest: 0.2, Trace: 3, Shares: onnx.Vector[float32](3, 1, 0.5, 0.5), Head: normal(1, k, classes), Bias: normal(1, classes)}
+		Rest: 0.2, Trace: 3, Shares: onnx.Vector[float32](30, 10, 200, 60), Head: normal(1, k, classes), Bias: normal(1, classes)}
 	m, err := WithShift(coordinates, p)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -14,11 +15,11 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// cameras are Gaussian classes, of which each client's images have a shift of their own, along two directions.
+// cameras are Gaussian classes, of which each client's images have a shift of their own, along three directions.
 type cameras struct {
 	k, c  int
 	mean  []float32
-	shift func(m int) (a, b float64)
+	shift func(m int) [3]float64
 }
 
 // images returns rows of camera m, and their classes.
@@ -26,13 +27,12 @@ func (w *cameras) images(m, n int, part string) ([]float32, []int) {
 	r := rng.New(3, "images", part, m)
 	x, y := make([]float32, n*w.k), make([]int, n)
 	rng.Normal(r, x)
-	a, b := w.shift(m)
+	shift := w.shift(m)
 	for i := range x {
 		if i%w.k == 0 {
 			y[i/w.k] = r.IntN(w.c)
 		}
-		by := [2]float64{a, b}[i%2]
-		x[i] = (w.mean[y[i/w.k]*w.k+i%w.k] + x[i] + float32(by)) / 20
+		x[i] = (w.mean[y[i/w.k]*w.k+i%w.k] + x[i] + float32(shift[i%3])) / 20
 	}
 	return x, y
 }
@@ -100,14 +100,14 @@ func TestMomentsEffects(t *testing.T) {
 		return r
 	}
 	come, plain := func(*MomentsOptions) {}, func(o *MomentsOptions) { o.Alike = true }
-	w.shift = func(int) (float64, float64) { return 0, 0 }
+	w.shift = func(int) [3]float64 { return [3]float64{} }
 	x, y := w.images(many, 400, "test")
 	if a, b := of(come), of(plain); a.Effects.Any() || a.Shift != nil || nll(t, a, x, y) != nll(t, b, x, y) {
 		t.Errorf("without cameras, effects %v and NLL %v of %v", a.Effects, nll(t, a, x, y), nll(t, b, x, y))
 	}
-	w.shift = func(m int) (float64, float64) {
+	w.shift = func(m int) [3]float64 {
 		r := rng.New(2, "shift", m)
-		return 1.5 * r.NormFloat64(), 0.2 * r.NormFloat64()
+		return [3]float64{1.5 * r.NormFloat64(), 0.2 * r.NormFloat64()}
 	}
 	alike, any := of(plain), of(come)
 	if !any.Effects.Any() || any.Shift == nil {
@@ -132,9 +132,9 @@ func TestMomentsEffects(t *testing.T) {
 	}
 	t.Logf("NLL of clients of the round: all alike %.3f, for a client to come %.3f, for each client %.3f", known, to, own)
 	for kind, c := range map[string]struct {
-		shift  func(int) (float64, float64)
+		shift  func(int) [3]float64
 		gained float64 // at least
-	}{"a kind of the round": {w.shift, -0.02}, "another kind": {func(int) (float64, float64) { return 0, 2 }, 0.5}} {
+	}{"a kind of the round": {w.shift, -0.02}, "another kind": {func(int) [3]float64 { return [3]float64{0, 0, 4} }, 0.5}} {
 		w.shift = c.shift
 		seen, _ := w.images(many, 60, "unlabelled")
 		x, y := w.images(many, 400, "test")
@@ -147,5 +147,24 @@ func TestMomentsEffects(t *testing.T) {
 		} else {
 			t.Logf("%s: NLL %.3f, adapted %.3f", kind, before, after)
 		}
+	}
+}
+
+// TestWiderWithin: heads for clients whose shifts have a covariance are less steep along it, and as steep across.
+func TestWiderWithin(t *testing.T) {
+	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4), shift: func(int) [3]float64 { return [3]float64{} }}
+	rng.Normal(rng.New(1, "mean"), w.mean)
+	steep := func(effects *mat.SymDense) (along, across float64) {
+		p, err := discriminant.Of(t.Context(), w.clients(t, 8), discriminant.Options{Samples: 2, Seed: 1, Stream: "test", Effects: effects})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return floats.Norm(p.Heads[0].Row(0), 2), floats.Norm(p.Heads[0].Row(1), 2)
+	}
+	effects := mat.NewSymDense(w.k, nil)
+	effects.SetSym(0, 0, 1) // twenty standard deviations
+	a, b := steep(nil)
+	if along, across := steep(effects); along > a/50 || across < b/2 {
+		t.Errorf("weights of %.3g along effects and %.3g across; without effects %.3g and %.3g", along, across, a, b)
 	}
 }
