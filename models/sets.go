@@ -83,8 +83,11 @@ func (t *SetTable) threshold(b *build.Builder, level build.Ref) build.Ref {
 	return b.Op("GatherElements", []build.Ref{thresholds, b.ReduceSum(below, true, 0)}, onnx.IntAttr("axis", 0))
 }
 
-// LeastLevel and MostLevel bound the levels of prediction sets that are asked for.
-const LeastLevel, MostLevel = 0.5, 0.999
+// Bounds of the levels of prediction sets that are asked for.
+const (
+	LeastLevel = 0.5
+	MostLevel  = 0.999
+)
 
 // AtLevel returns a classifier whose prediction sets have another level, and its manifest.
 func AtLevel(m *onnx.Model, f Manifest, level float64) (*onnx.Model, Manifest, error) {

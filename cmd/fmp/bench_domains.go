@@ -34,8 +34,8 @@ func newBenchDomainsCommand() *cobra.Command {
 pixels; two severities), and print accuracy and NLL on images of the clients' domains and on those of a kind that no client has, each
 kind left out in turn.
 
-FMP is measured in the scope that the uploads show and in closed scope (without a corpus: of uploads of moments): with all clients taken for alike, for a client to come, and for
-each client of the round (fmp pool --for). Rivals are
+FMP is measured in the scope that the uploads show and in closed scope (without predictors: of uploads of moments): with all clients
+taken for alike, for a client to come, and for each client of the round (fmp pool --for). Rivals are
 a softmax regression on all features, FedCGS, Fed3R, FedPFT and the clients' own fits, each also with every client's features less their
 mean, and test features less the mean of 50 unlabelled images of their domain. Rivals have the setting and temperature that are best on
 the test images.`,

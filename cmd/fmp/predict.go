@@ -131,7 +131,8 @@ classifier's heads (mutual information in nats: the part of the uncertainty that
 
 IMAGES is one image (` + imagefile.Formats + `; ` + imagefile.HEIFFormats + ` where heif-dec, heif-convert
 or magick is on the PATH), a folder of them, a .csv of paths, an IDX file of images, or, for a classifier of feature
-rows, a .npy. Images of other formats are bad images (--on-bad). Images are turned upright (EXIF) and brought to the classifier's size as its file says.
+rows, a .npy. Images of other formats are bad images (--on-bad). Images are turned upright (EXIF) and brought to the classifier's size
+as its file says.
 
 The probabilities are made to be believed: of the images that get 0.9, nine in ten should be right (fmp evaluate
 measures it). --reject 0.9 marks those below with a ? and counts them: they are for people to look at.

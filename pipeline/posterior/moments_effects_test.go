@@ -74,7 +74,8 @@ func nll(t *testing.T, r *Result, x []float32, y []int) float64 {
 }
 
 // TestMomentsEffects: where each client has another camera, moments give a lower NLL for a client of the round and for one to come than
-// where all are taken for alike, and a much lower one to one to come who gives images without labels of a kind that no client has. All clients are honest. Without cameras nothing changes.
+// where all are taken for alike, and a much lower one to one to come who gives images without labels of a kind that no client has. All
+// clients are honest. Without cameras nothing changes.
 func TestMomentsEffects(t *testing.T) {
 	const many = 8
 	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4)}

@@ -3,7 +3,8 @@
 //
 // FMP is compared with methods that read every image's features or statistics of them, as they are and with each client's features less
 // their mean, the simple cure; a test image is then less the mean of unlabelled images of its domain. Rivals have the setting and
-// temperature that are best on the test images themselves. Without a predictor FMP reads moments, and rivals have the same embedded features.
+// temperature that are best on the test images themselves. Without a predictor FMP reads moments, and rivals have the same embedded
+// features.
 package domains
 
 import (
@@ -404,7 +405,7 @@ func (b *bench) rival(ctx context.Context, method, name string, clients []*point
 	return nil
 }
 
-// score returns accuracy and NLL, given features of a domain's images, on the second half of a domain's images, means over the result's ensembles.
+// score returns accuracy and NLL, given features of a domain's images, on the second half of these, means over the result's ensembles.
 func (b *bench) score(ctx context.Context, r *posterior.Result, features []float32, d domain) (acc, nll float64, err error) {
 	half := len(d.shift.Labels) / 2
 	labels := d.shift.Labels[half:]
