@@ -467,6 +467,12 @@ func TestWhole(t *testing.T) {
 	}
 }
 
+func TestSmallestWhole(t *testing.T) {
+	if got, want := (whole{high: math.MinInt64}).float(), -math.Ldexp(1, 87); got != want {
+		t.Errorf("the smallest number is %v, want %v", got, want)
+	}
+}
+
 func FuzzPart(f *testing.F) {
 	few := merged(f, nil, madeMoments(f, 1, 20, federate.Int8), madeMoments(f, 2, 9, federate.Single))
 	f.Add(few)

@@ -43,7 +43,8 @@ func (w *whole) add(v whole) {
 
 // float returns the sum as a number, but for the rounding of its lower half.
 func (w whole) float() float64 {
-	if w.high < 0 { // the lower half of a small negative number has no bits to lose
+	// The lower half of a small negative number has no bits to lose; the smallest number has no opposite.
+	if w.high < 0 && w.high > math.MinInt64 {
 		return -w.negative().float()
 	}
 	return (float64(w.high)*(1<<64) + float64(w.low)) * step
