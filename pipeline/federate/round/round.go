@@ -214,8 +214,8 @@ func Load(path string) (*Round, error) {
 			"have calibration points of their own), or give a graph of fmp fuse --upload class-means", path, r.Calibrate, r.Graph)
 	}
 	if r.Corpus != "" && r.Client.Bytes == 0 {
-		return nil, fmt.Errorf("round %s: corpus is a prior of rounds of moments, and client_graph %s is of other uploads: leave it out, or give "+
-			"a graph of fmp fuse --upload moments", path, r.Graph)
+		return nil, fmt.Errorf("round %s: corpus is a prior of rounds of moments, and client_graph %s is of other uploads: leave it out, or "+
+			"give a graph of fmp fuse --upload moments", path, r.Graph)
 	}
 	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
 		s, err := prio.New(*b, r.Client.C, r.Client.K, "")
