@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"fmp/models"
 	"fmp/onnx"
@@ -56,7 +58,7 @@ func AnyPart(paths []string) bool {
 	return false
 }
 
-// Merged returns the uploads that a part keeps whole, and its sums; nil where it has none. Of sums nobody judged is an error unless
+// Merged returns the uploads that a part keeps whole, in the order of their clients' names, and its sums; nil where it has none. Of sums nobody judged is an error unless
 // trust is set.
 func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 	var uploads []Upload
@@ -64,6 +66,7 @@ func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 		digest := models.DigestBytes(k.Data)
 		uploads = append(uploads, Upload{k.Upload, digest[:12] + ".upload", digest})
 	}
+	slices.SortFunc(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
 	if p.Summed == 0 {
 		return uploads, nil, nil
 	}

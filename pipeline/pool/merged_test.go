@@ -224,7 +224,6 @@ func TestMergedUploads(t *testing.T) {
 			if uploads, rest, err = Merged(p, false); err != nil || rest != nil {
 				t.Fatal(err)
 			}
-			slices.SortFunc(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
 			few := slices.Clone(all[:20])
 			slices.SortFunc(few, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
 			got, _ := w.of(t, uploads, nil, g, f, c.o)
