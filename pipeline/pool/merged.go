@@ -58,8 +58,8 @@ func AnyPart(paths []string) bool {
 	return false
 }
 
-// Merged returns the uploads that a part keeps whole, in the order of their clients' names, and its sums; nil where it has none. Of sums nobody judged is an error unless
-// trust is set.
+// Merged returns the uploads that a part keeps whole, in the order of their clients' names, and its sums; nil where it has none. Sums that
+// nobody judged are an error unless trust is set.
 func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 	var uploads []Upload
 	for _, k := range p.Kept {
