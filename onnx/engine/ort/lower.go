@@ -3,6 +3,8 @@ package ort
 import (
 	"fmt"
 	"maps"
+	"runtime"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/op"
@@ -28,7 +30,8 @@ func lower(m *onnx.Model) (*onnx.Model, error) {
 	if err := spellOut(&c); err != nil {
 		return nil, err
 	}
-	if m.Opset() > runtimeOpset && known(c.Graph) {
+	restate(&c)
+	if m.Opset() > runtimeOpset && known(c.Graph, true) {
 		c.Opsets = maps.Clone(m.Opsets)
 		delete(c.Opsets, "ai.onnx")
 		c.Opsets[""] = runtimeOpset
@@ -36,11 +39,11 @@ func lower(m *onnx.Model) (*onnx.Model, error) {
 	return &c, nil
 }
 
-// known reports whether every standard operator of a graph is one of runtimeOpset as it is used.
-func known(g *onnx.Graph) bool {
+// known reports whether every standard operator of a graph is one of runtimeOpset as it is used; outer says that restate has seen it.
+func known(g *onnx.Graph, outer bool) bool {
 	for _, n := range g.Nodes {
 		for _, s := range n.Subgraphs() {
-			if !known(s) {
+			if !known(s, false) {
 				return false
 			}
 		}
@@ -48,7 +51,7 @@ func known(g *onnx.Graph) bool {
 			continue
 		}
 		s := op.Lookup("", n.Op, runtimeOpset)
-		if n.Op == "ReverseSequence" { // a length of 0, which is allowed from set 28 on, makes the runtime leave memory as it was
+		if n.Op == "ReverseSequence" && !outer { // a length of 0, which is allowed from set 28 on, makes the runtime leave memory as it was
 			return false
 		}
 		if s == nil || s.Deprecated || s.Arity(n) != nil {
@@ -108,4 +111,66 @@ func spellOut(m *onnx.Model) error {
 	}
 	g.Nodes = nodes
 	return nil
+}
+
+// systemLocale is a locale that every Linux has; that of a StringNormalizer without one is en_US, which small systems lack.
+const systemLocale = "C.UTF-8"
+
+// restate puts nodes in the place of others that say the same in a way which the runtime computes: lengths of at least 1 for sequences that
+// are reversed, blocks of channels in the order that older operator sets have, and a locale that is there.
+func restate(m *onnx.Model) {
+	taken := map[string]bool{}
+	m.Graph.AddNames(taken)
+	newer := m.Opset() > runtimeOpset
+	var nodes []*onnx.Node
+	for _, n := range m.Graph.Nodes {
+		_, located := n.Attr("locale")
+		switch {
+		case n.Domain != "":
+		case n.Op == "StringNormalizer" && !located && runtime.GOOS == "linux":
+			n = onnx.CloneNode(n)
+			n.Attrs = append(n.Attrs, onnx.StrAttr("locale", systemLocale))
+		case n.Op == "ReverseSequence" && newer && len(n.Inputs) == 2:
+			n = onnx.CloneNode(n)
+			one, lengths := pass.Unique(taken, "one"), pass.Unique(taken, "lengths")
+			nodes = append(nodes, &onnx.Node{Name: one, Op: "Constant", Outputs: []string{one},
+				Attrs: []onnx.Attr{onnx.TensorAttr("value", onnx.Vector[int64](1))}},
+				&onnx.Node{Name: lengths, Op: "Max", Inputs: []string{n.Inputs[1], one}, Outputs: []string{lengths}})
+			n.Inputs[1] = lengths
+		case n.Op == "SpaceToDepth" && newer && len(n.Outputs) == 1:
+			nodes = append(nodes, blocks(m, n, taken)...)
+			continue
+		}
+		nodes = append(nodes, n)
+	}
+	m.Graph.Nodes = nodes
+}
+
+// blocks is SpaceToDepth without its mode: the channels of each block come first in the older operator, and CRD, which has them last, takes
+// them by their numbers. A node whose channels are not known stays.
+func blocks(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node {
+	attrs := op.Attrs(n, onnx.ClampInt(m.Opset()))
+	bare := onnx.CloneNode(n)
+	bare.Attrs = slices.DeleteFunc(bare.Attrs, func(a onnx.Attr) bool { return a.Name == "mode" })
+	if attrs.Str("mode") == "DCR" {
+		return []*onnx.Node{bare}
+	}
+	types, err := shape.Types(m)
+	x := types[n.Input(0)].Shape
+	size := attrs.Int("blocksize")
+	if err != nil || len(x) != 4 || !x[1].IsKnown() || size < 1 || size > 1<<10 || x[1].Size > 1<<20/(size*size) {
+		return []*onnx.Node{n}
+	}
+	var from []int64
+	for c := range x[1].Size {
+		for k := range size * size {
+			from = append(from, int64(k*x[1].Size+c))
+		}
+	}
+	order, y := pass.Unique(taken, "order"), pass.Unique(taken, "blocks")
+	out := bare.Outputs[0]
+	bare.Outputs = []string{y}
+	return []*onnx.Node{bare,
+		{Name: order, Op: "Constant", Outputs: []string{order}, Attrs: []onnx.Attr{onnx.TensorAttr("value", onnx.Vector(from...))}},
+		{Name: out, Op: "Gather", Inputs: []string{y, order}, Outputs: []string{out}, Attrs: []onnx.Attr{onnx.IntAttr("axis", 1)}}}
 }
