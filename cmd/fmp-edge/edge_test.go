@@ -648,6 +648,9 @@ func sameUpload(t *testing.T, program []string, dir string, datasets ...string) 
 		t.Fatal(err)
 	}
 	for i, e := range entries {
+		if strings.Contains(e.Name(), "heic") || strings.Contains(e.Name(), "avif") {
+			continue // decoded by a program of the machine, if it has one
+		}
 		data, err := os.ReadFile(filepath.Join(odd, e.Name()))
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"fmp/cmd/internal/crash"
 	"fmp/cmd/internal/interrupt"
+	_ "fmp/onnx/classical" // operators of ai.onnx.ml on the pure engine
 )
 
 // resumable are the commands that keep finished work and go on when they are given again.

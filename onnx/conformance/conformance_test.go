@@ -15,6 +15,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/build"
+	_ "fmp/onnx/classical"
 	"fmp/onnx/conformance/collection"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"

@@ -15,6 +15,28 @@ const classical = "ai.onnx.ml"
 // classicalOpset is the first operator set that compares strings.
 const classicalOpset = 19
 
+// EnableClassical makes [Spell] know the operators of ai.onnx.ml. Package classical calls it, once and before anything runs; programs that
+// do not import that package do not hold their code.
+func EnableClassical() {
+	for name, spell := range map[string]func(s *speller) ([]string, error){
+		"ArrayFeatureExtractor":  spellArrayFeatureExtractor,
+		"Binarizer":              spellBinarizer,
+		"FeatureVectorizer":      spellFeatureVectorizer,
+		"Imputer":                spellImputer,
+		"LabelEncoder":           spellLabelEncoder,
+		"LinearClassifier":       spellLinearClassifier,
+		"LinearRegressor":        spellLinearRegressor,
+		"Normalizer":             spellNormalizer,
+		"OneHotEncoder":          spellOneHotEncoder,
+		"Scaler":                 spellScaler,
+		"TreeEnsemble":           spellTreeRegressor,
+		"TreeEnsembleClassifier": spellTreeClassifier,
+		"TreeEnsembleRegressor":  spellTreeRegressor,
+	} {
+		spellings[onnx.OpName{Domain: classical, Name: name}] = spell
+	}
+}
+
 // cast returns a value in another element type.
 func (s *speller) cast(v string, d onnx.DType) string {
 	return s.op("Cast", []string{v}, onnx.IntAttr("to", int(d)))

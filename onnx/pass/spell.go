@@ -18,8 +18,8 @@ type Around struct {
 }
 
 // IsSpelt reports whether [Spell] spells a node's operator out in others: recurrent layers, attention and gates of the standard set,
-// operators of com.microsoft, and the linear models and trees of ai.onnx.ml. Gradients, and the pure engine, know these operators in no
-// other way.
+// operators of com.microsoft, and, with [EnableClassical], the linear models and trees of ai.onnx.ml. Gradients, and the pure engine, know
+// these operators in no other way.
 func IsSpelt(n *onnx.Node) bool { return HasSpelling(n) && n.Op != "GridSample" }
 
 // SpeltOpset returns the operator set that [Spell] spells a node out in, for a model of the given one: files of ai.onnx.ml name early ones,
@@ -127,19 +127,6 @@ var spellings = map[onnx.OpName]func(s *speller) ([]string, error){
 	{Domain: microsoft, Name: "QLinearSigmoid"}:                   spellQuantized,
 	{Domain: microsoft, Name: "QLinearLeakyRelu"}:                 spellQuantized,
 	{Domain: microsoft, Name: "QLinearGlobalAveragePool"}:         spellQuantized,
-	{Domain: classical, Name: "ArrayFeatureExtractor"}:            spellArrayFeatureExtractor,
-	{Domain: classical, Name: "Binarizer"}:                        spellBinarizer,
-	{Domain: classical, Name: "FeatureVectorizer"}:                spellFeatureVectorizer,
-	{Domain: classical, Name: "Imputer"}:                          spellImputer,
-	{Domain: classical, Name: "LabelEncoder"}:                     spellLabelEncoder,
-	{Domain: classical, Name: "LinearClassifier"}:                 spellLinearClassifier,
-	{Domain: classical, Name: "LinearRegressor"}:                  spellLinearRegressor,
-	{Domain: classical, Name: "Normalizer"}:                       spellNormalizer,
-	{Domain: classical, Name: "OneHotEncoder"}:                    spellOneHotEncoder,
-	{Domain: classical, Name: "Scaler"}:                           spellScaler,
-	{Domain: classical, Name: "TreeEnsemble"}:                     spellTreeRegressor,
-	{Domain: classical, Name: "TreeEnsembleClassifier"}:           spellTreeClassifier,
-	{Domain: classical, Name: "TreeEnsembleRegressor"}:            spellTreeRegressor,
 }
 
 const microsoft = "com.microsoft"

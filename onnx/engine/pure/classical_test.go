@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	_ "fmp/onnx/classical"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 )

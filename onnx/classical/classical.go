@@ -1,0 +1,11 @@
+// Package classical, when it is imported, makes the pure engine and gradients know the linear models, trees and encoders of ai.onnx.ml, as
+// exporters of scikit-learn and of boosted trees write them:
+//
+//	import _ "fmp/onnx/classical"
+//
+// The ONNX Runtime knows them by itself. Support vector machines, ZipMap and CastMap are refused.
+package classical
+
+import "fmp/onnx/pass"
+
+func init() { pass.EnableClassical() }
