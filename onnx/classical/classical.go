@@ -1,5 +1,5 @@
-// Package classical, when it is imported, makes the pure engine and gradients know the linear models, trees and encoders of ai.onnx.ml, as
-// exporters of scikit-learn and of boosted trees write them:
+// Package classical makes the pure engine and gradients know the linear models, trees and encoders of ai.onnx.ml, as exporters of
+// scikit-learn and of boosted trees write them. It is imported for that alone:
 //
 //	import _ "fmp/onnx/classical"
 //
