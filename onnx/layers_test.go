@@ -13,7 +13,7 @@ var layers = []string{
 	"internal/kernel check serde",
 	"shape",
 	"build pass",
-	"internal/modeltest inspect grad optim engine/pure engine/ort",
+	"internal/modeltest classical inspect grad optim engine/pure engine/ort",
 	"coverage train engine/ort/orttest conformance/collection",
 	"conformance",
 	"differential",
