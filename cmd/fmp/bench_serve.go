@@ -100,6 +100,9 @@ share of the sums of ten images to either, and has its receipts once the two hav
 	f.BoolVar(&merged, "merged", false, "merge the uploads in a tree of parts on this machine, without a server, and pool them")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if merged && (two || pool || sync) {
+			return usageErrorf("bench serve: --merged runs no server: leave --two-servers, --pool and --sync out")
+		}
 		if merged {
 			return benchMerged(cmd, clients, asJSON)
 		}

@@ -73,10 +73,12 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 	flags.Uint64Var(&round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
 	flags.StringVar(&onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&asJSON, "json", false, "print what was made as JSON")
-	_ = cmd.MarkFlagRequired("output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if err := s.resolve(); err != nil {
 			return err
+		}
+		if out == "" {
+			return usageErrorf("merge: no --output: name the part to write, -o all.part")
 		}
 		if o.skip, err = skipBad(onBad); err != nil {
 			return err
@@ -100,13 +102,15 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 		if err != nil {
 			return err
 		}
-		if res.Bytes = len(data); asJSON {
-			err = printJSON(cmd.OutOrStdout(), res)
-		} else {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n", out,
-				res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
+		if err := atomicfile.WriteBytes(out, data); err != nil {
+			return err
 		}
-		return errors.Join(atomicfile.WriteBytes(out, data), err)
+		if res.Bytes = len(data); asJSON {
+			return printJSON(cmd.OutOrStdout(), res)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n", out,
+			res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
+		return err
 	}
 	return cmd
 }

@@ -95,6 +95,9 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}
+	if !IsPart(data) {
+		return nil, refuse("format", "of another message", "%d, which fmp merge writes; uploads are merged first", Format)
+	}
 	var m partpb.Part
 	if err := message.Unmarshal(data, &m, 0); err != nil {
 		return nil, fmt.Errorf("part: not a message of the type that fmp merge writes: %w", err)
@@ -133,7 +136,7 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 // checkFields checks numbers and lengths, before memory is allocated.
 func checkFields(m *partpb.Part, want federate.Expect) error {
 	if m.Format != Format {
-		return refuse("format", m.Format, "%d; use programs of one release on both sides", Format)
+		return refuse("format", m.Format, "%d", Format)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
