@@ -3,7 +3,8 @@
 //
 //	import _ "fmp/onnx/classical"
 //
-// The ONNX Runtime knows them by itself. Support vector machines, ZipMap and CastMap are refused.
+// The ONNX Runtime knows them by itself. Support vector machines, ZipMap and CastMap are refused. testdata/exports.py compares the engines
+// on exports of both libraries.
 package classical
 
 import "fmp/onnx/pass"

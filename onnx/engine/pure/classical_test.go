@@ -145,6 +145,15 @@ func TestClassical(t *testing.T) {
 		{"one-hot", "OneHotEncoder", 1, in{ints}, outs{f}, []onnx.Attr{onnx.IntsAttr("cats_int64s", 2, -1, 0)}},
 		{"labels", "LabelEncoder", 2, in{words}, outs{i64}, []onnx.Attr{strs("keys_strings", "a", "b", "c"),
 			onnx.IntsAttr("values_int64s", 5, 6, 7), onnx.IntAttr("default_int64", 42)}},
+		{"labels of the first version", "LabelEncoder", 1, in{words}, outs{i64}, []onnx.Attr{strs("classes_strings", "c", "a"),
+			onnx.IntAttr("default_int64", 9)}},
+		{"names of the first version", "LabelEncoder", 1, in{ints}, outs{str}, []onnx.Attr{strs("classes_strings", "zero", "one"),
+			onnx.StrAttr("default_string", "none")}},
+		{"values of numbers that are missing", "LabelEncoder", 4, in{missing}, outs{i64}, []onnx.Attr{
+			onnx.FloatsAttr("keys_floats", 1, float32(math.NaN()), -2), onnx.IntsAttr("values_int64s", 5, 6, 7)}},
+		{"a table of tensors", "LabelEncoder", 4, in{ints}, outs{onnx.Float64}, []onnx.Attr{
+			onnx.TensorAttr("keys_tensor", onnx.Vector[int64](1, 2)), onnx.TensorAttr("values_tensor", onnx.Vector(.5, .25)),
+			onnx.TensorAttr("default_tensor", onnx.Vector(-1.0))}},
 		{"names", "LabelEncoder", 2, in{ints}, outs{str}, []onnx.Attr{strs("values_strings", "p", "q"),
 			onnx.IntsAttr("keys_int64s", 1, -2), onnx.StrAttr("default_string", "none")}},
 		{"trees", "TreeEnsembleRegressor", 1, in{x}, outs{f}, forest("target", 3, leq, onnx.IntAttr("n_targets", 3),
