@@ -9,12 +9,11 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// tableI measures a run of the methods of the paper's Table I, of FedCGS and of the control, from features that are at hand. It is not
+// tableI measures a run of every method in closed scope, clients homogeneous, from features that are at hand. It is not
 // at hand without CIFAR-10's images.
 func tableI(ctx context.Context, b *Bench) ([]Contender, error) {
 	c := experiment.Default()
 	c.Dataset.Name, c.Dataset.Dir, c.Engine.Threads, c.Seeds = "cifar10", b.Data, 1, 1
-	c.Methods = []string{"LANN", "LBNN", "LMP", "ANN", "BNN", "MP", "CANN", "CBNN", "CFMP", "FMP", "FedCGS", "PRIOR"}
 	p, err := experiment.Prepare(ctx, c, b.Engine, nil, nil)
 	if errors.Is(err, dataset.ErrNotFound) {
 		return []Contender{{Name: "fmp (no images of CIFAR-10; fmp data pull fetches them)"}}, nil

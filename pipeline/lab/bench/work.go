@@ -250,7 +250,7 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 
 // predictions measures the mean of the softmaxes of features times heads, ours and that of a graph.
 func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
-	const points, samples = 10_000, 200
+	const points, samples, atOnce = 10_000, 200, 100
 	r := rng.New(1, "bench", "predict")
 	features := make([]float32, points*dx)
 	rng.Normal(r, features)
@@ -275,18 +275,18 @@ func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 	for _, double := range []bool{true, false} {
 		g := build.New("heads")
 		var x, w, c build.Ref
-		var in *onnx.Tensor
 		name := b.Engine.Name() + ", float32"
+		rows := func(i int) *onnx.Tensor { return onnx.NewTensor(features[i*dx:(i+atOnce)*dx], atOnce, dx) }
 		if double {
 			name = b.Engine.Name() + ", float64"
-			x = g.Input("x", onnx.Float64, points, dx)
+			wide := converted[float64](features)
+			rows = func(i int) *onnx.Tensor { return onnx.NewTensor(wide[i*dx:(i+atOnce)*dx], atOnce, dx) }
+			x = g.Input("x", onnx.Float64, atOnce, dx)
 			w, c = g.Param("w", onnx.NewTensor(weights, dx, samples*classes)), g.Param("c", onnx.NewTensor(bias, samples*classes))
-			in = onnx.NewTensor(converted[float64](features), points, dx)
 		} else {
-			x = g.Input("x", onnx.Float32, points, dx)
+			x = g.Input("x", onnx.Float32, atOnce, dx)
 			w, c = g.Param("w", onnx.NewTensor(converted[float32](weights), dx, samples*classes)),
 				g.Param("c", onnx.NewTensor(converted[float32](bias), samples*classes))
-			in = onnx.NewTensor(features, points, dx)
 		}
 		z := g.Op("Gemm", []build.Ref{x, w, c})
 		g.Output("p", g.ReduceMean(g.Softmax(g.Reshape(z, -1, samples, classes), 2), false, 1))
@@ -298,9 +298,13 @@ func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 		if err != nil {
 			return out, err
 		}
-		c2 := Timed(name, func() error {
-			_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": in})
-			return err
+		c2 := Timed(fmt.Sprintf("%s, %d points at once", name, atOnce), func() error {
+			for i := 0; i < points; i += atOnce {
+				if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": rows(i)}); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 		c2.Close = s.Close
 		out = append(out, c2)
