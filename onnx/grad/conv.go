@@ -226,6 +226,9 @@ func (c *call) turnKernel(w window, weights string) (string, error) {
 	return v, nil
 }
 
+// narrow is the number of columns below which a product of matrices leaves lanes of a vector idle.
+const narrow = 16
+
 // convWeights is the weight gradient of a convolution of x that gave a value of the shape of y, with
 // cotangent g: for every position of the kernel one product of matrices, [M, N·P] by [N·P, C], of the
 // cotangent and of x shifted by that position, P being the output's positions. weights has the shape
@@ -233,12 +236,12 @@ func (c *call) turnKernel(w window, weights string) (string, error) {
 func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 	r := 2 + w.dims
 	spatial := span(2, r)
-	if w.padded() {
-		pads := append(append([]int{0, 0}, w.begin...), append([]int{0, 0}, w.end...)...)
-		x = c.op("Pad", []string{x, c.ints(pads...)})
-	}
-	// Channels last: a shift of x is then made of long runs.
+	// Channels last: padding and a shift of x are then made of long runs.
 	xl := c.transpose(x, append(append([]int{0}, spatial...), 1)...)
+	if w.padded() {
+		pads := append(append([]int{0}, w.begin...), append([]int{0, 0}, w.end...)...)
+		xl = c.op("Pad", []string{xl, c.ints(append(pads, 0)...)})
+	}
 	sw, ok := c.sizes(weights)
 	if !ok {
 		return "", fmt.Errorf("the kernel %q has no fixed shape", weights)
@@ -262,6 +265,8 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 			ends[i] = c.intOp("Add", c.intOp("Mul", c.intOp("Sub", n, c.ints(1)), c.ints(w.Strides[i])), c.ints(1))
 		}
 	}
+	// Few channels make products that are too narrow: the shifts are then put side by side.
+	beside := G == 1 && cg < narrow
 	var parts []string
 	position := make([]int, w.dims)
 	for {
@@ -275,15 +280,23 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 		if w.padded() || product(w.Kernel) > 1 || !allOnes(w.Strides) {
 			shift = c.op("Slice", []string{xl, c.ints(starts...), c.vec(stop...), c.ints(span(1, 1+w.dims)...), c.ints(w.Strides...)})
 		}
-		if G == 1 {
+		switch {
+		case beside:
+			parts = append(parts, shift)
+		case G == 1:
 			parts = append(parts, c.op("MatMul", []string{gm, c.reshape(shift, c.ints(-1, cg))})) // [M, C]
-		} else {
+		default:
 			rows := c.reshape(shift, c.ints(-1, G, cg))
 			parts = append(parts, c.op("MatMul", []string{gm, c.transpose(rows, 1, 0, 2)})) // [G, M/G, C/G]
 		}
 		if !advance(position, w.Kernel) {
 			break
 		}
+	}
+	if beside {
+		k := product(w.Kernel)
+		all := c.op("MatMul", []string{gm, c.reshape(c.concat(1+w.dims, parts...), c.ints(-1, k*cg))}) // [M, k...·C]
+		return c.reshape(c.transpose(c.reshape(all, c.ints(m, k, cg)), 0, 2, 1), c.ints(sw...)), nil
 	}
 	for i, p := range parts {
 		if G > 1 {
