@@ -64,7 +64,7 @@ func (e *emitter) between(x string, lo, hi float64) string {
 
 // vjpRelu reads the output: where it was cut off it is 0.
 func vjpRelu(c *call) ([]string, error) {
-	// A product is quicker than Where on the ONNX Runtime's CPU, and the sign of what is not negative is its mask.
+	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output that is never negative is the mask.
 	return []string{c.mul(c.g(), c.un("Sign", c.out(0)))}, nil
 }
 
