@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/internal/moment"
 )
 
 // Claims returns the clients' class means as package honesty weighs them, with masses as claimed, and the variances of class means.
@@ -216,19 +217,16 @@ func apart(h *head) (*mat.Dense, []float64, error) {
 	}
 	product.Mul(&means, &a)
 	gram := symmetric(&product)
-	var e mat.EigenSym
-	if !e.Factorize(gram, true) {
+	values, vectors, ok := moment.Eigen(gram)
+	if !ok {
 		return nil, nil, fmt.Errorf("discriminant: the eigenvalues of the class means did not converge; check the uploads for numbers " +
 			"out of range")
 	}
-	values := e.Values(nil)
 	slices.Reverse(values)
 	r := 1
 	for r < min(c-1, honesty.Leading) && values[r] > 1e-6*values[0] {
 		r++
 	}
-	var vectors mat.Dense
-	e.VectorsTo(&vectors)
 	turn := mat.NewDense(c, r, nil)
 	for j := range r {
 		for y := range c {

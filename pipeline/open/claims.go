@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/point"
 )
 
@@ -54,22 +55,20 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 			between.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
 		}
 	}
-	var e mat.EigenSym
-	if !e.Factorize(between, true) {
+	values, q, ok := moment.Eigen(between)
+	if !ok {
 		return nil, fmt.Errorf("eigenvalues of the class means' covariance did not converge; check the model's moments")
 	}
-	var q, turn mat.Dense
-	e.VectorsTo(&q)
-	turn.CloneFrom(&q)
+	turn := mat.DenseCopyOf(q)
 	w := &Whitening{Lambda: make([]float64, k), centre: p.M0, basis: new(mat.Dense), inv: mat.NewDense(k, k, nil)}
-	for j, v := range e.Values(nil) { // in ascending order
+	for j, v := range values { // in ascending order
 		w.Lambda[k-1-j] = max(v, leastVariance)
 		for i := range k {
 			turn.Set(i, k-1-j, q.At(i, j))
 		}
 	}
-	w.basis.Mul(&l, &turn)
-	if err := half.Solve(l.T(), &turn); err != nil { // the inverse is Q'L^-1 = (L^-T Q)'
+	w.basis.Mul(&l, turn)
+	if err := half.Solve(l.T(), turn); err != nil { // the inverse is Q'L^-1 = (L^-T Q)'
 		return nil, fmt.Errorf("inverse of the coordinates: %w", err)
 	}
 	w.inv.CloneFrom(half.T())

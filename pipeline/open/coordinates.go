@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/point"
 )
 
@@ -47,15 +48,11 @@ func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 		return c, nil
 	}
 	rows := mat.NewDense(n, dx, c.rows(features))
-	var second mat.SymDense
-	second.SymOuterK(1/float64(n), rows.T())
-	var e mat.EigenSym
-	if !e.Factorize(&second, true) {
+	_, q, ok := moment.Eigen(moment.Gram(1/float64(n), rows))
+	if !ok {
 		return nil, fmt.Errorf("coordinates: the eigenvalues of the corpus's covariance did not converge; check that features are " +
 			"finite and vary")
 	}
-	var q mat.Dense
-	e.VectorsTo(&q)
 	c.Projection = mat.NewDense(dx, most, nil)
 	for j := range most { // in descending order of variance
 		for i := range dx {

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
+	"fmp/pipeline/internal/moment"
 )
 
 // geometry is the part of a task's posterior that the metric's scalars determine: the coordinates u in which W is I and the prior is
@@ -81,16 +82,15 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 			prior.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
 		}
 	}
-	var e mat.EigenSym
-	if !e.Factorize(prior, true) {
+	lambda, turn, ok := moment.Eigen(prior)
+	if !ok {
 		return nil, fmt.Errorf("eigenvalues of the prior did not converge; check the model's moments")
 	}
-	g.lambda = e.Values(nil)
+	g.lambda, g.turn = lambda, turn
 	for j, v := range g.lambda {
 		g.lambda[j] = math.Max(v, 0)
 	}
-	g.turn, g.basis, g.inv, g.heads, g.inner = new(mat.Dense), new(mat.Dense), new(mat.Dense), new(mat.Dense), new(mat.Dense)
-	e.VectorsTo(g.turn)
+	g.basis, g.inv, g.heads, g.inner = new(mat.Dense), new(mat.Dense), new(mat.Dense), new(mat.Dense)
 	g.basis.Mul(&l, g.turn)
 	if err := half.Solve(l.T(), g.turn); err != nil { // E^-1 = Q'L^-1 = (L^-T Q)'
 		return nil, fmt.Errorf("inverse of the coordinates: %w", err)

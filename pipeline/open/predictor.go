@@ -139,17 +139,14 @@ func NewMoments(rows []float64, k int, labels []int, c int) (m Moments, known *m
 
 // raise raises the eigenvalues of a to at least the given share of the largest.
 func raise(a *mat.SymDense, share float64) (*mat.SymDense, error) {
-	var e mat.EigenSym
-	if !e.Factorize(a, true) {
+	values, q, ok := moment.Eigen(a)
+	if !ok {
 		return nil, fmt.Errorf("its eigenvalues did not converge; check that features are finite and vary")
 	}
-	values := e.Values(nil)
 	top := values[len(values)-1]
 	if !(top > 0) {
 		return nil, fmt.Errorf("its largest eigenvalue is %v; the class means do not differ by more than noise", top)
 	}
-	var q mat.Dense
-	e.VectorsTo(&q)
 	k := a.SymmetricDim()
 	for j := range k {
 		s := math.Sqrt(math.Max(values[j], share*top))
@@ -158,7 +155,7 @@ func raise(a *mat.SymDense, share float64) (*mat.SymDense, error) {
 		}
 	}
 	out := mat.NewSymDense(k, nil)
-	out.SymOuterK(1, &q)
+	out.SymOuterK(1, q)
 	return out, nil
 }
 

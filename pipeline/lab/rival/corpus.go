@@ -3,7 +3,6 @@ package rival
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -74,41 +73,14 @@ type latent struct {
 
 // latent shrinks W by the given share towards a multiple of the identity and diagonalises both covariances.
 func (k *Corpus) latent(shrinkage float64) (*latent, error) {
-	var e mat.EigenSym
-	if !e.Factorize(shrunk(k.Within, shrinkage), true) {
-		return nil, fmt.Errorf("the corpus' covariance within classes: its eigenvalues did not converge")
+	v, beta, err := moment.Diagonalise(shrunk(k.Within, shrinkage), k.Between)
+	if err != nil {
+		return nil, fmt.Errorf("the corpus at shrinkage %v: %w", shrinkage, err)
 	}
-	values := e.Values(nil)
-	if !(values[0] > 1e-10*values[k.Dx-1]) {
-		return nil, fmt.Errorf("the corpus' covariance within classes is singular at shrinkage %v; raise the shrinkage", shrinkage)
-	}
-	var a mat.Dense
-	e.VectorsTo(&a)
-	a.Apply(func(_, j int, v float64) float64 { return v / math.Sqrt(values[j]) }, &a)
-	var half, between mat.Dense
-	half.Mul(k.Between, &a)
-	between.Mul(a.T(), &half)
-	b := mat.NewSymDense(k.Dx, nil)
-	for i := range k.Dx {
-		for j := i; j < k.Dx; j++ {
-			b.SetSym(i, j, (between.At(i, j)+between.At(j, i))/2)
-		}
-	}
-	if !e.Factorize(b, true) {
-		return nil, fmt.Errorf("the corpus' covariance between classes: its eigenvalues did not converge")
-	}
-	beta := e.Values(nil)
-	var q mat.Dense
-	e.VectorsTo(&q)
-	slices.Reverse(beta)
-	turned := mat.NewDense(k.Dx, k.Dx, nil)
-	for i := range k.Dx {
+	for i := range beta {
 		beta[i] = max(beta[i], 0)
-		turned.SetCol(i, mat.Col(nil, k.Dx-1-i, &q))
 	}
-	out := &latent{v: new(mat.Dense), m0: k.Centre, beta: beta}
-	out.v.Mul(&a, turned)
-	return out, nil
+	return &latent{v: v, m0: k.Centre, beta: beta}, nil
 }
 
 // posterior returns the mean and variance (C x dx each) of the class means in u, given the clients' counts and means. The

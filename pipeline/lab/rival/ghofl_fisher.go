@@ -3,13 +3,13 @@ package rival
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/posterior"
 )
 
@@ -98,46 +98,19 @@ func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 // subspace returns the directions V of largest between-class variance in units of the within-class one, V' within V = I, that hold
 // fisherEnergy of it.
 func subspace(within, between *mat.SymDense) (*mat.Dense, error) {
-	d := within.SymmetricDim()
-	var e mat.EigenSym
-	if !e.Factorize(within, true) {
-		return nil, fmt.Errorf("the covariance within classes: its eigenvalues did not converge")
+	v, values, err := moment.Diagonalise(within, between)
+	if err != nil {
+		return nil, err
 	}
-	values := e.Values(nil)
-	if !(values[0] > 1e-10*values[d-1]) {
-		return nil, fmt.Errorf("the covariance within classes is singular; raise the shrinkage")
-	}
-	var root, half, whole, u mat.Dense
-	e.VectorsTo(&root)
-	root.Apply(func(_, j int, v float64) float64 { return v / math.Sqrt(values[j]) }, &root)
-	half.Mul(between, &root)
-	whole.Mul(root.T(), &half)
-	b := mat.NewSymDense(d, nil)
-	for i := range d {
-		for j := i; j < d; j++ {
-			b.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
-		}
-	}
-	if !e.Factorize(b, true) {
-		return nil, fmt.Errorf("the covariance between classes: its eigenvalues did not converge")
-	}
-	values = e.Values(nil)
-	e.VectorsTo(&u)
-	total, held, k := 0.0, 0.0, 0
-	for _, v := range values {
-		total += max(v, 0)
+	d, total, held, k := len(values), 0.0, 0.0, 0
+	for _, x := range values {
+		total += max(x, 0)
 	}
 	for k < min(d, fisherMost) && (k < 2 || held < fisherEnergy*total) {
-		held += max(values[d-1-k], 0)
+		held += max(values[k], 0)
 		k++
 	}
-	turn := mat.NewDense(d, k, nil)
-	for j := range k {
-		turn.SetCol(j, mat.Col(nil, d-1-j, &u))
-	}
-	v := new(mat.Dense)
-	v.Mul(&root, turn)
-	return v, nil
+	return mat.DenseCopyOf(v.Slice(0, d, 0, k)), nil
 }
 
 // project returns V' cov V.

@@ -9,6 +9,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
@@ -270,14 +271,11 @@ func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.S
 				at++
 			}
 		}
-		var e mat.EigenSym
-		if !e.Factorize(cov, true) {
+		values, root, ok := moment.Eigen(cov)
+		if !ok {
 			return nil, fmt.Errorf("the covariance of class %d: its eigenvalues did not converge", c)
 		}
-		var root mat.Dense
-		e.VectorsTo(&root)
-		values := e.Values(nil)
-		root.Apply(func(_, j int, v float64) float64 { return v * math.Sqrt(max(values[j], 0)) }, &root)
+		root.Apply(func(_, j int, v float64) float64 { return v * math.Sqrt(max(values[j], 0)) }, root)
 		r := rng.New(t.in.Seed, t.in.Stream, "fedpft-dp/draw", c)
 		drawn := point.New(int(math.Round(min(n, mostDrawn))), k, t.c)
 		z, x := mat.NewVecDense(k, nil), mat.NewVecDense(k, nil)
@@ -285,7 +283,7 @@ func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.S
 			for j := range k {
 				z.SetVec(j, r.NormFloat64())
 			}
-			x.MulVec(&root, z)
+			x.MulVec(root, z)
 			row := drawn.Row(i)
 			for j := range k {
 				row[j] = float32(mean[j] + x.AtVec(j))

@@ -1,0 +1,40 @@
+package moment
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Diagonalise returns the matrix V, directions as columns, for which V' within V is the identity and V' between V is diagonal, and that
+// diagonal in descending order. It fails where a matrix has no eigenvalues, or within is singular to 10 digits.
+func Diagonalise(within, between *mat.SymDense) (v *mat.Dense, values []float64, err error) {
+	scales, root, ok := Eigen(within)
+	if !ok {
+		return nil, nil, errors.New("the covariance within classes: its eigenvalues did not converge")
+	}
+	d := len(scales)
+	if !(scales[0] > 1e-10*scales[d-1]) {
+		return nil, nil, errors.New("the covariance within classes is singular; raise the shrinkage")
+	}
+	root.Apply(func(_, j int, v float64) float64 { return v / math.Sqrt(scales[j]) }, root)
+	whole := Product(mat.DenseCopyOf(root.T()), Product(mat.DenseCopyOf(between), root, false), false)
+	b := mat.NewSymDense(d, nil)
+	for i := range d {
+		for j := i; j < d; j++ {
+			b.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
+		}
+	}
+	values, q, ok := Eigen(b)
+	if !ok {
+		return nil, nil, errors.New("the covariance between classes: its eigenvalues did not converge")
+	}
+	slices.Reverse(values)
+	turned := mat.NewDense(d, d, nil)
+	for j := range d {
+		turned.SetCol(j, mat.Col(nil, d-1-j, q))
+	}
+	return Product(root, turned, false), values, nil
+}
