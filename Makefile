@@ -18,7 +18,7 @@ setup: $(BIN)/fmp ## fetch and verify the ONNX Runtime library, once
 # Smaller by 3 MB: gonum's plots as SVG and PNG alone, without writers of PDF, EPS and TeX that nothing calls, and without inlining
 # in what waits for networks, files and people, or is done once a model, and in printing, clocks and reflection.
 comma := ,
-SMALL := -tags minimal $(foreach p,github.com/... net/... crypto/tls crypto/x509 go.yaml.in/... gonum.org/v1/plot/... google.golang.org/protobuf/... golang.org/x/text/... vendor/... fmp/cmd/... fmp/pipeline/lab/report fmp/featurize/published fmp/featurize/internal/statedict fmp/featurize/store fmp/onnx/conformance fmp/pipeline/settings fmp/pipeline/lab/attack fmp/pipeline/lab/audit fmp/pipeline/federate/work fmp/pipeline/pool fmp/pipeline/page fmp/assets runtime/pprof internal/profile encoding/asn1 text/... html/... fmp/onnx/train fmp/onnx/optim fmp/onnx/npy fmp/featurize/extractor fmp/featurize/learn archive/zip fmp/onnx/coverage fmp/onnx/inspect fmp/pipeline/federate fmp/pipeline/federate/uploadpb fmp/pipeline/federate/service fmp/pipeline/federate/sender fmp/pipeline/federate/store fmp/pipeline/lab/experiment fmp/pipeline/classify fmp/pipeline/evaluate golang.org/x/image/font/... codeberg.org/... archive/tar golang.org/x/image/bmp golang.org/x/image/tiff/... golang.org/x/image/webp golang.org/x/image/riff golang.org/x/image/ccitt fmp/pipeline/lab/bench fmp/pipeline/federate/round fmp/featurize fmp/featurize/dataset fmp/featurize/yamlfile fmp/pipeline/corpus fmp/pipeline/shipped fmp/pipeline/client fmp/models/serving fmp/models/signature fmp/pipeline/lab/domains fmp/pipeline/federate/identity fmp/pipeline/privacy/prio fmp/onnx/shape fmp/onnx/pass fmp/onnx/check fmp/onnx/grad fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/onnx/engine/ort fmp/models mime/... regexp/... encoding/json maragu.dev/... os/... html git.sr.ht/... expvar log/... fmt reflect math/big time path/... unicode/...,-gcflags=$(p)=-l) \
+SMALL := -tags minimal $(foreach p,github.com/... net/... crypto/tls crypto/x509 go.yaml.in/... gonum.org/v1/plot/... google.golang.org/protobuf/... golang.org/x/text/... vendor/... fmp/cmd/... fmp/pipeline/lab/report fmp/featurize/published fmp/featurize/internal/statedict fmp/featurize/store fmp/onnx/conformance fmp/pipeline/settings fmp/pipeline/lab/attack fmp/pipeline/lab/audit fmp/pipeline/federate/work fmp/pipeline/pool fmp/pipeline/page fmp/assets runtime/pprof internal/profile encoding/asn1 text/... html/... fmp/onnx/train fmp/onnx/optim fmp/onnx/npy fmp/featurize/extractor fmp/featurize/learn archive/zip fmp/onnx/coverage fmp/onnx/inspect fmp/pipeline/federate fmp/pipeline/federate/uploadpb fmp/pipeline/federate/service fmp/pipeline/federate/sender fmp/pipeline/federate/store fmp/pipeline/lab/experiment fmp/pipeline/classify fmp/pipeline/evaluate golang.org/x/image/font/... codeberg.org/... archive/tar golang.org/x/image/bmp golang.org/x/image/tiff/... golang.org/x/image/webp golang.org/x/image/riff golang.org/x/image/ccitt fmp/pipeline/lab/bench fmp/pipeline/federate/round fmp/featurize fmp/featurize/dataset fmp/featurize/yamlfile fmp/pipeline/corpus fmp/pipeline/shipped fmp/pipeline/client fmp/models/serving fmp/models/signature fmp/pipeline/lab/domains fmp/pipeline/federate/identity fmp/pipeline/privacy/prio fmp/onnx/shape fmp/onnx/pass fmp/onnx/check fmp/onnx/grad fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/onnx/engine/ort fmp/models mime/... regexp/... encoding/json maragu.dev/... os/... html git.sr.ht/... expvar log/... fmt reflect math/big time path/... unicode/... gonum.org/v1/gonum/lapack/... encoding/gob encoding/csv encoding/pem flag io/fs context runtime/trace syscall internal/poll crypto/rsa crypto/ecdsa crypto/ecdh crypto/hpke crypto/elliptic crypto/ed25519 crypto/x509/pkix crypto/internal/fips140/rsa crypto/internal/fips140/ecdsa crypto/internal/fips140/ecdh,-gcflags=$(p)=-l) \
   -gcflags=github.com/klauspost/...=
 
 .PHONY: $(BIN)/fmp
@@ -76,6 +76,7 @@ demo: setup build ## the table of all methods from raw images, with the defaults
 
 test: setup vet testdata ## everything that must hold
 	$(GO) test ./...
+	cd bench/protocols && GOWORK=off $(GO) vet . && GOWORK=off $(GO) test .
 
 test-short: ## the tests that take seconds
 	$(GO) test -short ./...
@@ -146,7 +147,7 @@ figures: setup build ## the pictures in README.md and docs (needs Chromium; docs
 
 generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
 	@for t in protoc protoc-gen-go; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest"; exit 1; }; done
-	PATH="$$PATH:$$($(GO) env GOPATH)/bin" protoc -I . --go_out=. --go_opt=paths=source_relative $$(find . -name '*.proto' -not -path './.git/*' | sed 's|^\./||')
+	PATH="$$PATH:$$($(GO) env GOPATH)/bin" protoc -I . --go_out=. --go_opt=paths=source_relative $$(find . -name '*.proto' -not -path './.git/*' -not -path './bench/*' | sed 's|^\./||')
 
 bench: setup ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

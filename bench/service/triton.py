@@ -1,8 +1,9 @@
-"""tritonclient's default call, in binary tensors, beside the same call in JSON. Exits with 2 while there is no classifier."""
+"""tritonclient's default call, in binary tensors, beside the same call in JSON and by gRPC. Exits with 2 while there is no classifier."""
 
 import sys
 
 import numpy as np
+import tritonclient.grpc
 import tritonclient.http as triton
 
 address, token = sys.argv[1:]
@@ -13,6 +14,7 @@ def headers():  # anew for each call, as tritonclient adds to what it is given
 
 
 client = triton.InferenceServerClient(address)
+by_grpc = tritonclient.grpc.InferenceServerClient(address)
 assert client.is_server_live()
 if not client.is_model_ready("classifier"):
     sys.exit(2)
@@ -31,11 +33,15 @@ for kind in meta["inputs"]:
     given.set_data_from_numpy(x, binary_data=False)
     wanted = [triton.InferRequestedOutput(o["name"], binary_data=False) for o in meta["outputs"]]
     text = client.infer("classifier", [given], outputs=wanted, headers=headers())
+    message = tritonclient.grpc.InferInput(kind["name"], shape, kind["datatype"])
+    message.set_data_from_numpy(x)
+    called = by_grpc.infer("classifier", [message], headers={"authorization": "Bearer " + token})
     for o in meta["outputs"]:
-        a, b = default.as_numpy(o["name"]), text.as_numpy(o["name"])
-        assert a.shape == b.shape and np.array_equal(a, b), (o, a, b)
+        a = default.as_numpy(o["name"])
+        for b in text.as_numpy(o["name"]), called.as_numpy(o["name"]):
+            assert a.shape == b.shape and np.array_equal(a, b), (o, a, b)
     p = default.as_numpy("probabilities")
     assert np.allclose(p.sum(axis=1), 1, atol=1e-5), p
 after = client.get_inference_statistics("classifier", headers=headers())["model_stats"][0]["inference_count"]
-assert after - before == 6 * len(meta["inputs"]), (before, after)
-print(f"tritonclient {triton.__name__.split('.')[0]}: {len(meta['inputs'])} inputs, binary and JSON agree, {after - before} inferences counted")
+assert after - before == 9 * len(meta["inputs"]), (before, after)
+print(f"tritonclient {triton.__name__.split('.')[0]}: {len(meta['inputs'])} inputs, binary, JSON and gRPC agree, {after - before} inferences counted")

@@ -9,7 +9,6 @@ import (
 	"log"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -321,9 +320,7 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 			return err
 		}
 	}
-	srv := &http.Server{Handler: svc.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 *
-		time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: complaints}
+	srv := service.HTTPServer(svc.Handler(), complaints)
 	failed := make(chan error, 2)
 	work, stop := context.WithCancel(ctx)
 	defer stop()

@@ -14,8 +14,10 @@ import (
 // with Triton's extensions for binary tensors, model configuration and statistics
 // (github.com/triton-inference-server/server/tree/main/docs/protocol). The model takes images (UINT8) or features (FP32).
 const (
-	modelName     = "classifier"
-	modelPlatform = "onnx_onnxv1"
+	serverName      = "fmp serve"
+	protocolVersion = "2"
+	modelName       = "classifier"
+	modelPlatform   = "onnx_onnxv1"
 )
 
 // inferOutputs are the names of the outputs, in their order.
@@ -27,7 +29,7 @@ func inferError(w http.ResponseWriter, status int, format string, args ...any) {
 }
 
 func (p *predictor) inferServer(w http.ResponseWriter, _ *http.Request) {
-	reply(w, http.StatusOK, map[string]any{"name": "fmp serve", "version": "2",
+	reply(w, http.StatusOK, map[string]any{"name": serverName, "version": protocolVersion,
 		"extensions": []string{"binary_tensor_data", "model_configuration", "statistics"}})
 }
 
@@ -36,9 +38,7 @@ func (p *predictor) inferLive(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (p *predictor) inferReady(w http.ResponseWriter, _ *http.Request) {
-	p.mu.Lock()
-	ready := p.serving != nil
-	p.mu.Unlock()
+	ready := p.version() != nil
 	status := http.StatusOK
 	if !ready {
 		status = http.StatusServiceUnavailable
@@ -46,21 +46,12 @@ func (p *predictor) inferReady(w http.ResponseWriter, _ *http.Request) {
 	reply(w, status, map[string]any{"name": modelName, "ready": ready})
 }
 
-// current returns the version that makes predictions, and its inputs and outputs; if there is none, it refuses the request.
-func (p *predictor) current(w http.ResponseWriter) (v *served, inputs, outputs []tensor) {
-	p.mu.Lock()
-	v = p.serving
-	p.mu.Unlock()
-	if v == nil {
-		inferError(w, http.StatusNotFound, "no classifier yet")
-		return nil, nil, nil
+// current returns the version that makes predictions, and its inputs and outputs; errNotYet if there is none.
+func (p *predictor) current() (v *served, inputs, outputs []tensor, err error) {
+	if v, err = p.acquire(); err != nil {
+		return nil, nil, nil, err
 	}
-	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.images == nil {
-		inferError(w, http.StatusServiceUnavailable, "a newer version is being readied; ask again")
-		return nil, nil, nil
-	}
 	f := v.images.Fit
 	inputs = []tensor{{Name: "images", Shape: []int64{-1, int64(f.H), int64(f.W), int64(f.Ch)}, Datatype: "UINT8"}}
 	if v.rows != nil {
@@ -70,11 +61,13 @@ func (p *predictor) current(w http.ResponseWriter) (v *served, inputs, outputs [
 		outputs = append(outputs, tensor{Name: name, Shape: []int64{-1}, Datatype: "FP32"})
 	}
 	outputs[0].Shape = []int64{-1, int64(v.images.Manifest.C)}
-	return v, inputs, outputs
+	return v, inputs, outputs, nil
 }
 
-func (p *predictor) inferModel(w http.ResponseWriter, _ *http.Request) {
-	if v, inputs, outputs := p.current(w); v != nil {
+func (p *predictor) inferModel(w http.ResponseWriter, r *http.Request) {
+	if v, inputs, outputs, err := p.current(); err != nil {
+		p.inferFailed(w, r, err)
+	} else {
 		reply(w, http.StatusOK, map[string]any{"name": modelName, "versions": []string{fmt.Sprint(v.version.Number)}, "platform": modelPlatform,
 			"inputs": inputs, "outputs": outputs})
 	}
@@ -89,9 +82,10 @@ type configured struct {
 }
 
 // inferConfig answers with the model configuration, as Triton's extension defines it.
-func (p *predictor) inferConfig(w http.ResponseWriter, _ *http.Request) {
-	v, inputs, outputs := p.current(w)
-	if v == nil {
+func (p *predictor) inferConfig(w http.ResponseWriter, r *http.Request) {
+	_, inputs, outputs, err := p.current()
+	if err != nil {
+		p.inferFailed(w, r, err)
 		return
 	}
 	of := func(tensors []tensor, optional bool) []configured {
@@ -112,9 +106,7 @@ func (p *predictor) inferConfig(w http.ResponseWriter, _ *http.Request) {
 
 // inferStatistics answers with the statistics of the version that makes predictions, as Triton's extension defines them.
 func (p *predictor) inferStatistics(w http.ResponseWriter, _ *http.Request) {
-	p.mu.Lock()
-	v := p.serving
-	p.mu.Unlock()
+	v := p.version()
 	stats := []modelStatistics{}
 	if v != nil {
 		stats = append(stats, v.statistics.of(v.version.Number))
@@ -143,10 +135,17 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 		answer, err = req.answer(v, c, ps)
 		return err
 	})
+	if err != nil {
+		p.inferFailed(w, r, err)
+		return
+	}
+	answer.write(w)
+}
+
+// inferFailed answers with the error of a request that could be read.
+func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err error) {
 	var input *errInput
 	switch {
-	case err == nil:
-		answer.write(w)
 	case errors.Is(err, errNotYet):
 		inferError(w, http.StatusNotFound, "no classifier yet")
 	case errors.As(err, &input):

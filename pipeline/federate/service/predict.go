@@ -65,6 +65,8 @@ type predictor struct {
 	engine engine.Engine // nil: it makes none
 	log    *slog.Logger
 	refuse func(w http.ResponseWriter, code, detail string, args ...any)
+	// permits reports whether a call of gRPC is a reader's.
+	permits func(r *http.Request) bool
 
 	mu      sync.Mutex
 	serving *served
@@ -83,6 +85,7 @@ func (p *predictor) routes() []route {
 		{"GET /v2/models/classifier/stats", true, p.inferStatistics},
 		{"GET /v2/models/stats", true, p.inferStatistics},
 		{"POST /v2/models/classifier/infer", true, p.infer},
+		{"POST " + grpcPath + "{method}", false, p.grpc},
 	}
 }
 
@@ -181,26 +184,35 @@ func inputf(format string, args ...any) error { return &errInput{fmt.Errorf(form
 // errNotYet means that there is no version yet.
 var errNotYet = errors.New("no classifier yet")
 
+// version returns the version that makes predictions; nil if there is none.
+func (p *predictor) version() *served {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.serving
+}
+
+// acquire returns the version that makes predictions, locked, so that a newer one does not close it; errNotYet if there is none.
+func (p *predictor) acquire() (*served, error) {
+	for {
+		v := p.version()
+		if v == nil {
+			return nil, errNotYet
+		}
+		v.mu.Lock()
+		if p.version() == v {
+			return v, nil
+		}
+		v.mu.Unlock()
+	}
+}
+
 // run classifies the input that build makes from a request, with the classifier that the request names.
 func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
 	use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
-	var v *served
 	at := stages{start: time.Now()}
-	for { // until it is one that a newer version has not closed
-		p.mu.Lock()
-		v = p.serving
-		p.mu.Unlock()
-		if v == nil {
-			return errNotYet
-		}
-		v.mu.Lock()
-		p.mu.Lock()
-		current := p.serving == v
-		p.mu.Unlock()
-		if current {
-			break
-		}
-		v.mu.Unlock()
+	v, err := p.acquire()
+	if err != nil {
+		return err
 	}
 	defer v.mu.Unlock()
 	at.queued = time.Now()

@@ -102,7 +102,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}}
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
-	s.predictions = &predictor{engine: c.Engine, log: c.Log, refuse: s.refuse}
+	s.predictions = &predictor{engine: c.Engine, log: c.Log, refuse: s.refuse, permits: s.permits}
 	for r, err := range c.Store.Records(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)

@@ -40,13 +40,15 @@ type inferRequest struct {
 	Parameters struct {
 		Binary bool `json:"binary_data_output"` // outputs are binary unless they say otherwise
 	} `json:"parameters"`
-	Inputs  []tensor `json:"inputs"`
-	Outputs []struct {
-		Name       string `json:"name"`
-		Parameters struct {
-			Binary *bool `json:"binary_data"`
-		} `json:"parameters"`
-	} `json:"outputs"`
+	Inputs  []tensor          `json:"inputs"`
+	Outputs []requestedOutput `json:"outputs"`
+}
+
+type requestedOutput struct {
+	Name       string `json:"name"`
+	Parameters struct {
+		Binary *bool `json:"binary_data"`
+	} `json:"parameters"`
 }
 
 // parseInfer parses a request: JSON, then the binary data of the inputs that state a size, in their order.
@@ -81,15 +83,20 @@ func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 	if len(rest) > 0 {
 		return nil, fmt.Errorf("%d bytes follow the JSON that no input's binary_data_size accounts for", len(rest))
 	}
-	if len(req.Inputs) != 1 || (req.Inputs[0].Name != "images" && req.Inputs[0].Name != "features") {
-		return nil, fmt.Errorf("%d inputs; want one, images or features", len(req.Inputs))
+	return req, req.check()
+}
+
+// check checks the names of inputs and outputs.
+func (q *inferRequest) check() error {
+	if len(q.Inputs) != 1 || (q.Inputs[0].Name != "images" && q.Inputs[0].Name != "features") {
+		return fmt.Errorf("%d inputs; want one, images or features", len(q.Inputs))
 	}
-	for _, o := range req.Outputs {
+	for _, o := range q.Outputs {
 		if !slices.Contains(inferOutputs, o.Name) {
-			return nil, fmt.Errorf("output %.40q is not known; there are %v", o.Name, inferOutputs)
+			return fmt.Errorf("output %.40q is not known; there are %v", o.Name, inferOutputs)
 		}
 	}
-	return req, nil
+	return nil
 }
 
 // rows reports whether the input is feature rows.
