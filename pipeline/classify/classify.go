@@ -105,6 +105,13 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 	return c, err
 }
 
+// Through returns the classifier with a session of the caller's between it and the model. The two share the model; it is not closed.
+func (c *Classifier) Through(wrap func(engine.Session) engine.Session) *Classifier {
+	through := *c
+	through.session = wrap(c.session)
+	return &through
+}
+
 // load returns a session for some outputs of a model: others need not be computed.
 func (c *Classifier) load(m *onnx.Model, outputs ...string) (engine.Session, error) {
 	m = onnx.Clone(m)

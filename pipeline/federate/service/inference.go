@@ -51,7 +51,7 @@ func (p *predictor) current() (v *served, inputs, outputs []tensor, err error) {
 	if v, err = p.acquire(); err != nil {
 		return nil, nil, nil, err
 	}
-	defer v.mu.Unlock()
+	defer v.mu.RUnlock()
 	f := v.images.Fit
 	inputs = []tensor{{Name: "images", Shape: []int64{-1, int64(f.H), int64(f.W), int64(f.Ch)}, Datatype: "UINT8"}}
 	if v.rows != nil {

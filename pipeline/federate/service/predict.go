@@ -31,14 +31,16 @@ const (
 	maxPredictPixels = 16_000_000 // per image
 )
 
-// served is the version that makes predictions: a classifier of images and one of feature rows. Requests run one at a time, as not
-// every engine can run several.
+// served is the version that makes predictions: a classifier of images and one of feature rows. A classifier runs one batch at a time,
+// as not every engine can run several.
 type served struct {
 	version store.Version
 	data    []byte
-	mu      sync.Mutex
+	mu      sync.RWMutex // held for reading by requests, for writing by close
 	images  *classify.Classifier
 	rows    *classify.Classifier
+	// ofImages and ofRows are the queues of the two.
+	ofImages, ofRows *batches
 
 	statistics statistics
 }
@@ -110,6 +112,7 @@ func (p *predictor) serve(v store.Version, data, rows []byte) error {
 	if err != nil {
 		return fmt.Errorf("version %d: %w", v.Number, err)
 	}
+	next.ofImages, next.ofRows = &batches{statistics: &next.statistics}, &batches{statistics: &next.statistics}
 	p.mu.Lock()
 	last := p.serving
 	p.serving = next
@@ -191,36 +194,35 @@ func (p *predictor) version() *served {
 	return p.serving
 }
 
-// acquire returns the version that makes predictions, locked, so that a newer one does not close it; errNotYet if there is none.
+// acquire returns the version that makes predictions, locked for reading, so that a newer one does not close it; errNotYet if there is none.
 func (p *predictor) acquire() (*served, error) {
 	for {
 		v := p.version()
 		if v == nil {
 			return nil, errNotYet
 		}
-		v.mu.Lock()
+		v.mu.RLock()
 		if p.version() == v {
 			return v, nil
 		}
-		v.mu.Unlock()
+		v.mu.RUnlock()
 	}
 }
 
 // run classifies the input that build makes from a request, with the classifier that the request names.
 func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
 	use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
-	at := stages{start: time.Now()}
+	at := &stages{start: time.Now()}
 	v, err := p.acquire()
 	if err != nil {
 		return err
 	}
-	defer v.mu.Unlock()
-	at.queued = time.Now()
+	defer v.mu.RUnlock()
 	var all []classify.Prediction
 	defer func() { v.statistics.add(at, len(all), err) }()
-	c := v.images
+	c, queue := v.images, v.ofImages
 	if rows {
-		c = v.rows
+		c, queue = v.rows, v.ofRows
 	}
 	if c == nil {
 		return inputf("there is no classifier that takes feature rows")
@@ -229,7 +231,7 @@ func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.C
 	if err != nil {
 		return err
 	}
-	at.built = time.Now()
+	c = c.Through(func(s engine.Session) engine.Session { return &batched{s, queue, ctx, at} })
 	keep := func(ps []classify.Prediction) error { all = append(all, ps...); return nil }
 	if rows {
 		err = c.Rows(ctx, x, nil, keep)
@@ -242,7 +244,7 @@ func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.C
 	if err != nil {
 		return err
 	}
-	at.inferred = time.Now()
+	at.computed = time.Now()
 	return use(v.version, c, all)
 }
 

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -10,6 +12,14 @@ import (
 type statistics struct {
 	mu     sync.Mutex
 	counts modelStatistics
+	// batches are the runs by their number of images or rows.
+	batches map[int]*duration
+}
+
+// batchStatistics are the runs of one number of images or rows.
+type batchStatistics struct {
+	Size         int      `json:"batch_size"`
+	ComputeInfer duration `json:"compute_infer"`
 }
 
 // modelStatistics is the JSON of Triton's statistics extension.
@@ -29,7 +39,7 @@ type modelStatistics struct {
 		ComputeInfer  duration `json:"compute_infer"`
 		ComputeOutput duration `json:"compute_output"`
 	} `json:"inference_stats"`
-	BatchStats []struct{} `json:"batch_stats"` // not kept
+	BatchStats []batchStatistics `json:"batch_stats"`
 }
 
 // duration is how often something was done, and the time that it took in all.
@@ -43,11 +53,28 @@ func (d *duration) add(t time.Duration) {
 	d.NS += t.Nanoseconds()
 }
 
-// stages are the times at which the stages of one request ended.
-type stages struct{ start, queued, built, inferred time.Time }
+// stages are those of one request: when it came and when the last of its images or rows was computed, and how long they waited and ran.
+type stages struct {
+	start, computed time.Time
+	queue, infer    time.Duration
+}
+
+// ran counts a run of the classifier on n images or rows.
+func (s *statistics) ran(n int, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.ExecutionCount++
+	if s.batches == nil {
+		s.batches = map[int]*duration{}
+	}
+	if s.batches[n] == nil {
+		s.batches[n] = &duration{}
+	}
+	s.batches[n].add(took)
+}
 
 // add counts a request that ends now: of n images or rows, or a failed one.
-func (s *statistics) add(at stages, n int, err error) {
+func (s *statistics) add(at *stages, n int, err error) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,12 +85,11 @@ func (s *statistics) add(at stages, n int, err error) {
 	}
 	c.LastInference = now.UnixMilli()
 	c.InferenceCount += int64(n)
-	c.ExecutionCount++
 	c.InferenceStats.Success.add(now.Sub(at.start))
-	c.InferenceStats.Queue.add(at.queued.Sub(at.start))
-	c.InferenceStats.ComputeInput.add(at.built.Sub(at.queued))
-	c.InferenceStats.ComputeInfer.add(at.inferred.Sub(at.built))
-	c.InferenceStats.ComputeOutput.add(now.Sub(at.inferred))
+	c.InferenceStats.Queue.add(at.queue)
+	c.InferenceStats.ComputeInput.add(at.computed.Sub(at.start) - at.queue - at.infer)
+	c.InferenceStats.ComputeInfer.add(at.infer)
+	c.InferenceStats.ComputeOutput.add(now.Sub(at.computed))
 }
 
 // of returns the statistics of a version.
@@ -71,6 +97,9 @@ func (s *statistics) of(version int) modelStatistics {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.counts
-	c.Name, c.Version, c.BatchStats = modelName, strconv.Itoa(version), []struct{}{}
+	c.Name, c.Version, c.BatchStats = modelName, strconv.Itoa(version), []batchStatistics{}
+	for _, n := range slices.Sorted(maps.Keys(s.batches)) {
+		c.BatchStats = append(c.BatchStats, batchStatistics{n, *s.batches[n]})
+	}
 	return c
 }
