@@ -55,6 +55,9 @@ const (
 
 var mix = [4]float64{0.6, 0.3, 0.05, 0.05}
 
+// logMix are the logarithms of mix.
+var logMix = [4]float64{math.Log(mix[0]), math.Log(mix[1]), math.Log(mix[2]), math.Log(mix[3])}
+
 // Exact is the largest number of clients for which all states are enumerated; for more clients, Gibbs chains propose states.
 const Exact = 10
 
@@ -518,14 +521,15 @@ func (st *state) components(l *cell, out []float64) {
 	out[st.h.classes], out[st.h.classes+1] = l.fresh, l.broad
 }
 
-// types returns the log weights of a component's type for a cell of class c: this class, another, fresh, garbage.
-func (h *model) types(c int) []float64 {
-	out, other := make([]float64, h.classes+2), math.Log(mix[1])
-	for j := range h.classes {
-		out[j] = other
+// kind returns the log weight of type j for a cell of class c: this class, another, fresh, garbage.
+func (h *model) kind(c, j int) float64 {
+	switch {
+	case j == c:
+		return logMix[0]
+	case j < h.classes:
+		return logMix[1]
 	}
-	out[c], out[h.classes], out[h.classes+1] = math.Log(mix[0]), math.Log(mix[2]), math.Log(mix[3])
-	return out
+	return logMix[2+j-h.classes]
 }
 
 // contamination returns the log weights of the mixture of bad cells, [classes][classes+2], and a lower bound on log p(bad uploads |
@@ -534,14 +538,12 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 	h := st.h
 	C := h.classes
 	alpha := shared / float64(C-1)
-	types := make([][]float64, C)
 	weights = make([][]float64, C)
 	among := math.Log(float64(C - 1))
 	for c := range C {
-		types[c] = h.types(c)
-		weights[c] = slices.Clone(types[c])
-		for j := range C {
-			if j != c {
+		weights[c] = make([]float64, C+2)
+		for j := range weights[c] {
+			if weights[c][j] = h.kind(c, j); j != c && j < C {
 				weights[c][j] -= among
 			}
 		}
@@ -565,17 +567,17 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 	}
 	var target [][]float64 // parameters of the Dirichlet of T_c
 	for range rounds {
-		target, bound = expected(bad, density, weights, types)
+		target, bound = h.expected(bad, density, weights)
 		for c := range C {
 			var sum float64
 			for _, v := range target[c] {
 				sum += v
 			}
-			none := types[c][(c+1)%C] + math.Log(max(alpha, 1e-300)/sum) // of a class that no cell looks like
+			none := h.kind(c, (c+1)%C) + math.Log(max(alpha, 1e-300)/sum) // of a class that no cell looks like
 			for j := range C {
 				if j != c {
 					if weights[c][j] = none; target[c][j] != alpha {
-						weights[c][j] = types[c][j] + math.Log(max(target[c][j], 1e-300)/sum)
+						weights[c][j] = h.kind(c, j) + math.Log(max(target[c][j], 1e-300)/sum)
 					}
 				}
 			}
@@ -598,8 +600,8 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 }
 
 // expected returns the parameters of each class's Dirichlet given the expected types of the bad cells, and the cells' part of the bound.
-func expected(bad []*cell, density []float64, weights, types [][]float64) (target [][]float64, bound float64) {
-	C := len(types)
+func (h *model) expected(bad []*cell, density []float64, weights [][]float64) (target [][]float64, bound float64) {
+	C := h.classes
 	target = make([][]float64, C)
 	for c := range C {
 		target[c] = make([]float64, C)
@@ -621,7 +623,7 @@ func expected(bad []*cell, density []float64, weights, types [][]float64) (targe
 			a[at] -= z
 			p := math.Exp(a[at])
 			if p > 0 {
-				bound += p * (own[at] + types[b.class][j] - a[at])
+				bound += p * (own[at] + h.kind(b.class, j) - a[at])
 			}
 			if j < C && j != b.class {
 				target[b.class][j] += p
