@@ -67,7 +67,7 @@ PAGE := $(BIN)/page
 page: ## bin/page: the client and the classifier for browsers, for fmp serve --page or any web server
 	@mkdir -p $(PAGE); echo "building $(PAGE)"
 	@CGO_ENABLED=0 GOOS=js GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-page.wasm ./cmd/fmp-page
-	cp pipeline/page/static/* pipeline/internal/design/design.css "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(PAGE)
+	cp pipeline/page/static/* pipeline/internal/design/design.css onnx/simd/vector.js "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(PAGE)
 	gzip -9 -n -c $(BIN)/fmp-page.wasm > $(PAGE)/fmp.wasm.gz
 	@wc -c $(BIN)/fmp-page.wasm $(PAGE)/fmp.wasm.gz; n=$$(wc -c < $(PAGE)/fmp.wasm.gz); [ $$n -le 5000000 ] || { echo "fmp.wasm.gz has more than 5,000,000 bytes"; exit 1; }
 

@@ -11,7 +11,7 @@ var layers = []string{
 	"alloctest atomicfile dense onnxpb regularfile suggest .",
 	"op npy engine message",
 	"internal/kernel check serde",
-	"shape",
+	"shape simd",
 	"build pass",
 	"internal/modeltest classical inspect grad optim engine/pure engine/ort",
 	"coverage train engine/ort/orttest conformance/collection",

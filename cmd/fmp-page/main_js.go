@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"syscall/js"
+
+	"fmp/onnx/simd"
 )
 
 // gcPercent trades time for memory, of which a page has little.
@@ -13,7 +15,7 @@ const gcPercent = 50
 
 func main() {
 	debug.SetGCPercent(gcPercent)
-	s := &session{}
+	s := &session{vectors: simd.Lend()}
 	js.Global().Set("fmpCall", js.FuncOf(func(_ js.Value, args []js.Value) any { return answer(s, args) }))
 	js.Global().Call("fmpReady")
 	select {}

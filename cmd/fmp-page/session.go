@@ -24,6 +24,7 @@ import (
 
 // session is the state of a page.
 type session struct {
+	vectors    bool // models run by vector kernels
 	key        *identity.Key
 	round      *wire.Description
 	client     *client.Client
@@ -45,7 +46,7 @@ type request struct {
 type method func(*session, *request) (any, []byte, error)
 
 var methods = map[string]method{
-	"version":    func(*session, *request) (any, []byte, error) { return buildinfo.Read(), nil, nil },
+	"version":    (*session).version,
 	"newKey":     (*session).newKey,
 	"readKey":    (*session).readKey,
 	"round":      (*session).describe,
@@ -66,6 +67,11 @@ func (s *session) call(name string, q *request) (any, []byte, error) {
 		return nil, nil, fmt.Errorf("no method %q", name)
 	}
 	return m(s, q)
+}
+
+// version says of which sources the program is, and whether it computes in vectors here.
+func (s *session) version(*request) (any, []byte, error) {
+	return map[string]any{"build": buildinfo.Read(), "vectors": s.vectors}, nil, nil
 }
 
 // into reads the parameters of a request.

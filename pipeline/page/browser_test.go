@@ -356,6 +356,15 @@ func online(b *browser.Browser, p *place) {
 	b.Open(address+"/join/", 1280, false)
 	b.Until("document.querySelector('#client')")
 	look(b, "join-1-round")
+	var vectors bool // Chromium has the instructions, and the page's policy lets them compile
+	b.Eval(`new Promise(ok => {
+		const worker = new Worker('worker.js');
+		worker.onmessage = e => ok(JSON.parse(e.data.out.json).vectors);
+		worker.postMessage({id: 1, method: 'version'});
+	})`, &vectors)
+	if !vectors {
+		b.T.Error("the page computes without vector kernels")
+	}
 	line := named(b, "page")
 	roster := append(p.read("roster.txt"), line+"\n"...)
 	p.write("roster.txt", roster)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fmp/onnx/regularfile"
+	"fmp/onnx/simd"
 	"fmp/pipeline/internal/design"
 )
 
@@ -65,7 +66,7 @@ func load(folder string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{"design.css": []byte(design.CSS)}
+	files := map[string][]byte{"design.css": []byte(design.CSS), "vector.js": simd.Script}
 	for _, e := range entries {
 		if files[e.Name()], err = static.ReadFile("static/" + e.Name()); err != nil {
 			return nil, err

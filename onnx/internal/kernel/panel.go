@@ -8,10 +8,10 @@ import (
 
 // A float32 matrix product the size of which is worth it is done in panels, as Goto and van de Geijn describe ("Anatomy of
 // high-performance matrix multiplication", 2008): the blocks of a and b that are in use are copied to lie in the order in which they
-// are read, and the innermost loop ([panelKernel]: AVX-512 or AVX2 on amd64 as the processor has it, NEON on arm64, Go
-// elsewhere) keeps panelRows x panelCols sums in registers. Every sum runs over the inner axis in its order, beginning with the content of
-// c, so that it does not depend on how a product is cut into parts. Where steps is set a product is rounded before it is added; else
-// the processor's fused operations do both in one.
+// are read, and the innermost loop (AVX-512 or AVX2 on amd64 as the processor has it, NEON on arm64, vectors of WebAssembly where
+// a page lends them, Go elsewhere) keeps panelRows x panelCols sums in registers. Every sum runs over the inner axis in its order,
+// beginning with the content of c, so that it does not depend on how a product is cut into parts. Where steps is set a product is
+// rounded before it is added; else the processor's fused operations do both in one.
 const (
 	panelHeight = 256 // rows of a block
 	panelDepth  = 384 // inner axis of a block: panelDepth x panelCols of b fits the first-level cache
@@ -30,7 +30,7 @@ func panels(m, n, k int) bool {
 type packs struct {
 	a []float32 // [rows / panelRows, depth, panelRows]
 	b []float32 // [columns / panelCols, depth, panelCols]
-	c []float32 // [panelRows, panelCols], for tiles at the edges
+	c []float32 // edgeRoom numbers, for tiles at the edges
 
 	steps bool
 }
@@ -43,7 +43,7 @@ func newPacks(steps bool) *packs {
 
 var packPool = sync.Pool{New: func() any {
 	return &packs{a: make([]float32, panelDepth*panelHeight), b: make([]float32, panelDepth*panelWidth),
-		c: make([]float32, panelRows*panelCols)}
+		c: make([]float32, edgeRoom)}
 }}
 
 // multiplyPanels is multiply in panels, for any numbers: nothing is skipped.
@@ -169,15 +169,6 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 	}
 }
 
-// panelPart returns how many of n columns the next kernel computes, from column j on: a panel's, or half of those where the rest are few.
-func panelPart(j, n int) int {
-	w := min(panelCols-j%panelCols, n-j)
-	if half := panelCols / 2; w > half && w <= half+fewColumns && !wholePanels() {
-		return half
-	}
-	return w
-}
-
 // multiplyWhole sets c, m x n, to the product of a, as packLeft has it, and b, where both have room for whole panels and rows that lie
 // stride apart.
 func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
@@ -212,41 +203,6 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 
 // noBias is the start of the sums of eight rows where there is no bias.
 var noBias [panelRows]float32
-
-// panel adds the product of left, over d elements of the inner axis, and a panel of b, whose rows lie bs apart, to c, or sets c to
-// it plus from.
-func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []float32) {
-	v := c.cols
-	if v <= fewColumns && stridedPanels && !p.steps {
-		few(left, b, bs, d, c, from)
-		return
-	}
-	var start []float32
-	for i := 0; i < c.rows; i += panelRows {
-		h := min(panelRows, c.rows-i)
-		to, stride := c.data[i*c.stride:], c.stride
-		if from != nil {
-			start = from[i : i+panelRows]
-		}
-		edge := h < panelRows || v < panelCols && wholePanels()
-		if edge {
-			for r := 0; r < h && start == nil; r++ {
-				copy(p.c[r*panelCols:], to[r*stride:r*stride+v])
-			}
-			to, stride = p.c, panelCols
-		}
-		if a := left[i*d : (i+panelRows)*d]; bs == panelCols {
-			panelKernel(p.steps, d, a, b, to, stride, v, start)
-		} else {
-			panelStrided(p.steps, d, a, b, bs, to, stride, v, start)
-		}
-		if edge {
-			for r := range h {
-				copy(c.data[(i+r)*c.stride:(i+r)*c.stride+v], p.c[r*panelCols:])
-			}
-		}
-	}
-}
 
 // few is panel for at most fewColumns columns, where vectors hold rows of c in place of columns; its sums run as those of panel do.
 func few(left, b []float32, bs, d int, c matrix[float32], from []float32) {

@@ -24,33 +24,3 @@ func panel4x16(k int, a, b, c *float32, stride int)
 
 //go:noescape
 func panelSteps4x16(k int, a, b, c *float32, stride int)
-
-const stridedPanels = false
-
-func panelStrided(bool, int, []float32, []float32, int, []float32, int, int, []float32) {
-	panic("no kernel reads b where it lies")
-}
-
-func panelRow(int, []float32, []float32, []float32) {
-	panic("no kernel takes a row alone")
-}
-
-func panelColumn(int, []float32, []float32, int, []float32) {
-	panic("no kernel reads b where it lies")
-}
-
-func panelFew(int, []float32, []float32, []float32, int, *[fewColumns][2 * panelRows]float32, *[2 * panelRows][fewColumns]float32) {
-	panic("no kernel reads b where it lies")
-}
-
-// wholePanels says that kernels read and write panelCols columns, whether or not as many are wanted.
-func wholePanels() bool { return true }
-
-// begin fills the rows of c with the numbers from, where that is not nil.
-func begin(c []float32, stride int, from []float32) {
-	if from != nil {
-		for r := range panelRows {
-			fillRange(c[r*stride:][:panelCols], from[r])
-		}
-	}
-}

@@ -130,7 +130,7 @@ func TestPanelInGo(t *testing.T) {
 			}
 		}
 		was := slices.Clone(c)
-		panelGo(k, a, b, c, 7)
+		panelGo(k, a, b, 4, c, 7)
 		for i, v := range c {
 			if i%7 > 3 {
 				if v != was[i] {

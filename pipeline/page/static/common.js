@@ -165,7 +165,7 @@ export function failed(e) { return el('p', { class: 'note bad', role: 'alert' },
 
 export async function foot(program) {
   try {
-    const v = await program.call('version');
+    const { build: v } = await program.call('version');
     show('foot', `fmp ${v.version}${v.revision ? ' ' + v.revision.slice(0, 12) : ''}. This page came from ${location.host || 'this computer'}, and runs what it was given: read docs/browser.md on whom that trusts.`);
   } catch (e) {
     show('foot', String(e.message));

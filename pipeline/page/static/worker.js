@@ -1,5 +1,5 @@
 // The worker runs the program of cmd/fmp-page, so that the page stays awake while it computes.
-importScripts('wasm_exec.js');
+importScripts('wasm_exec.js', 'vector.js');
 
 const started = new Promise(resolve => { self.fmpReady = resolve; });
 
@@ -14,8 +14,9 @@ async function unpacked() {
 }
 
 const running = (async () => {
-  const go = new Go();
+  const go = new Go(), loaded = fmpVector(go.importObject);
   const { instance } = await WebAssembly.instantiate(await unpacked(), go.importObject);
+  loaded(instance);
   go.run(instance).then(() => postMessage({ ended: true }));
   await started;
 })();

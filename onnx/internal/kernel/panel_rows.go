@@ -1,0 +1,50 @@
+//go:build !wasm
+
+package kernel
+
+// edgeRoom is how many numbers [packs].panel holds at the edges: a tile's.
+const edgeRoom = panelRows * panelCols
+
+// panelPart returns how many of n columns the next kernel computes, from column j on: a panel's, or half of those where the rest are few.
+func panelPart(j, n int) int {
+	w := min(panelCols-j%panelCols, n-j)
+	if half := panelCols / 2; w > half && w <= half+fewColumns && !wholePanels() {
+		return half
+	}
+	return w
+}
+
+// panel adds the product of left, over d elements of the inner axis, and a panel of b, whose rows lie bs apart, to c, or sets c to
+// it plus from.
+func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []float32) {
+	v := c.cols
+	if v <= fewColumns && stridedPanels && !p.steps {
+		few(left, b, bs, d, c, from)
+		return
+	}
+	var start []float32
+	for i := 0; i < c.rows; i += panelRows {
+		h := min(panelRows, c.rows-i)
+		to, stride := c.data[i*c.stride:], c.stride
+		if from != nil {
+			start = from[i : i+panelRows]
+		}
+		edge := h < panelRows || v < panelCols && wholePanels()
+		if edge {
+			for r := 0; r < h && start == nil; r++ {
+				copy(p.c[r*panelCols:], to[r*stride:r*stride+v])
+			}
+			to, stride = p.c, panelCols
+		}
+		if a := left[i*d : (i+panelRows)*d]; bs == panelCols {
+			panelKernel(p.steps, d, a, b, to, stride, v, start)
+		} else {
+			panelStrided(p.steps, d, a, b, bs, to, stride, v, start)
+		}
+		if edge {
+			for r := range h {
+				copy(c.data[(i+r)*c.stride:(i+r)*c.stride+v], p.c[r*panelCols:])
+			}
+		}
+	}
+}
