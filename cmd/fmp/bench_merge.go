@@ -43,10 +43,10 @@ type mergedLoad struct {
 	Memory      float64 `json:"memory_mib"`
 }
 
-// A tree of merges: uploads of a leaf, and parts of a branch. leafJudges are the uploads that the others are judged by.
+// A tree of merges: uploads of a leaf, and parts of a branch. leafJudges are the uploads that the others are judged by, of fewer clients all.
 const (
 	leafUploads, branchParts = 10_000, 32
-	leafJudges               = 300
+	leafJudges, leastMerged  = 300, 100
 )
 
 // simulated makes uploads of class means of the digits' client graph.
@@ -74,8 +74,8 @@ func newSimulated() (*simulated, error) {
 	return s, nil
 }
 
-// upload returns the upload of one client, of two images a class.
-func (s *simulated) upload(name string) ([]byte, error) {
+// upload returns the upload of one client, of two images a class, whose names are further classes by shift than the true ones.
+func (s *simulated) upload(name string, shift int) ([]byte, error) {
 	f := s.f
 	set := &point.Set{N: f.S, Dx: f.Dx, C: f.C, Z: make([]float32, f.S*f.Dx), W: make([]float32, f.S), Y: make([]int32, f.S)}
 	r := rng.New(1, name)
@@ -83,7 +83,7 @@ func (s *simulated) upload(name string) ([]byte, error) {
 		set.Z[i] = 0.2*s.centres[i] + 0.1*float32(r.NormFloat64())
 	}
 	for c := range f.S {
-		set.W[c], set.Y[c] = 2, int32(c%f.C)
+		set.W[c], set.Y[c] = 2, int32((c+shift)%f.C)
 	}
 	return (&federate.Upload{Round: benchRound, Client: name, Model: f.Digest, N: 2 * f.S, Points: set}).Encode()
 }
@@ -91,7 +91,7 @@ func (s *simulated) upload(name string) ([]byte, error) {
 // add merges the uploads of clients from to to-1.
 func (s *simulated) add(ctx context.Context, m *merge.Merger, from, to int) error {
 	for i := from; i < to; i++ {
-		data, err := s.upload(fmt.Sprintf("client-%08d", i))
+		data, err := s.upload(fmt.Sprintf("client-%08d", i), 0)
 		if err == nil {
 			err = m.Add(data)
 		}
@@ -120,7 +120,7 @@ func (res *mergedLoad) run(ctx context.Context, dir string) error {
 		return err
 	}
 	by := merge.Merger{}
-	if err := s.add(ctx, &by, 0, leafJudges); err != nil {
+	if err := s.add(ctx, &by, 0, min(leafJudges, res.Clients)); err != nil {
 		return err
 	}
 	options := pool.Options{Seed: 1, Level: -1}
@@ -216,8 +216,8 @@ func (res *mergedLoad) print(w io.Writer) error {
 }
 
 func benchMerged(cmd *cobra.Command, clients int, asJSON bool) error {
-	if clients < leafJudges || clients > merge.MaxClients {
-		return usageErrorf("bench serve: --clients %d with --merged; allowed are %d to %d", clients, leafJudges, merge.MaxClients)
+	if clients < leastMerged || clients > merge.MaxClients {
+		return usageErrorf("bench serve: --clients %d with --merged; allowed are %d to %d", clients, leastMerged, merge.MaxClients)
 	}
 	dir, err := os.MkdirTemp("", "fmp-bench-serve")
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/settings"
@@ -35,7 +36,7 @@ type merged struct {
 
 func newMergeCommand() *cobra.Command {
 	o := merging{}
-	var out, client, onBad string
+	var out, client, onBad, keyFile string
 	var round uint64
 	var asJSON bool
 	cfg := settings.Default[poolSettings]()
@@ -71,6 +72,8 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 	flags.StringVar(&client, "client-graph", "", "client `GRAPH` that made the uploads, which --against needs (default: the one that comes "+
 		"with the program, if it did)")
 	flags.Uint64Var(&round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
+	flags.StringVar(&keyFile, "key", "", "`FILE` with a worker's key (fmp keys), which signs the part, in PART.sig")
+	flags.StringVar(&o.workers, "workers", "", rosterOfWorkers)
 	flags.StringVar(&onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -92,6 +95,12 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 			}
 			o.want.Model = o.manifest.Digest
 		}
+		var key *identity.Key
+		if keyFile != "" {
+			if key, err = identity.Load(keyFile); err != nil {
+				return usageError(err)
+			}
+		}
 		p, bad, err := o.merge(cmd.Context(), args, cfg.options(&poolRun{}))
 		if err != nil {
 			return usageError(err)
@@ -105,6 +114,15 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 		if err := atomicfile.WriteBytes(out, data); err != nil {
 			return err
 		}
+		if key != nil {
+			signature, err := merge.Sign(key, data)
+			if err == nil {
+				err = atomicfile.WriteBytes(out+".sig", signature)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		if res.Bytes = len(data); asJSON {
 			return printJSON(cmd.OutOrStdout(), res)
 		}
@@ -115,9 +133,13 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 	return cmd
 }
 
+// rosterOfWorkers describes the flag --workers.
+const rosterOfWorkers = "`ROSTER` of workers (fmp keys), of whom one must have signed each part, in PART.sig"
+
 // merging is how uploads are merged.
 type merging struct {
 	against     string // file
+	workers     string // file of the roster; "": parts need no signature
 	trust, skip bool
 	want        federate.Expect
 	graph       *onnx.Model
@@ -154,7 +176,13 @@ func (o *merging) merge(ctx context.Context, files []string, options pool.Option
 			return nil, nil, fmt.Errorf("%s: it is of a private round, whose messages the round's own server adds up (fmp pool)", name)
 		}
 	}
-	bad = pool.ReadMerged(files, &m)
+	var workers *identity.Roster
+	if o.workers != "" {
+		if workers, err = identity.LoadRoster(o.workers); err != nil {
+			return nil, nil, err
+		}
+	}
+	bad = pool.ReadMerged(files, &m, workers)
 	if p = m.Part(); p == nil || len(bad) > 0 && !o.skip {
 		return nil, nil, errors.Join(bad...)
 	}

@@ -71,15 +71,24 @@ func TestMerge(t *testing.T) {
 	if err := os.WriteFile(path("bad.upload"), read("0.upload")[:99], 0o600); err != nil {
 		t.Fatal(err)
 	}
+	run("keys", "--dir", path("keys"), "--roster", path("workers.txt"), "worker", "worker 2")
+	run("keys", "--dir", path("others"), "--roster", path("others.txt"), "worker")
+	run("merge", "--key", path("keys/worker.key"), "-o", path("signed.part"), uploads[0], uploads[1])
+	run("merge", "--key", path("others/worker.key"), "-o", path("forged.part"), uploads[2])
+	pool(path("signed.part"), uploads[2], "--workers", path("workers.txt"))
 	for want, args := range map[string]string{
-		"bad.upload":    "merge -o OUT bad.upload 1.upload",
-		"is in already": "merge -o OUT all.part 3.upload",
-		"--trust":       "merge -o OUT all.part --against all.part --trust",
-		"5 uploads":     "merge -o OUT all.part --against all.part",
-		"no such file":  "merge -o OUT missing.upload",
-		"none":          "merge -o OUT",
-		"output":        "merge 1.upload",
-		"already":       "pool all.part 3.upload -o OUT",
+		"not valid":      "pool signed.part forged.part --workers workers.txt -o OUT",
+		"no signature":   "merge -o OUT signed.part left.part --workers workers.txt",
+		"reading roster": "merge -o OUT signed.part --workers missing.txt",
+		"reading key":    "merge -o OUT signed.part --key missing.key",
+		"bad.upload":     "merge -o OUT bad.upload 1.upload",
+		"is in already":  "merge -o OUT all.part 3.upload",
+		"--trust":        "merge -o OUT all.part --against all.part --trust",
+		"5 uploads":      "merge -o OUT all.part --against all.part",
+		"no such file":   "merge -o OUT missing.upload",
+		"none":           "merge -o OUT",
+		"output":         "merge 1.upload",
+		"already":        "pool all.part 3.upload -o OUT",
 	} {
 		fields := strings.Fields(args)
 		for i, a := range fields {

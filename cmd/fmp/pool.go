@@ -98,15 +98,15 @@ func (c *poolSettings) options(o *poolRun) pool.Options {
 
 // poolRun is a run of fmp pool: its flags and settings, and the client graph that they name.
 type poolRun struct {
-	client, out, onBad, of, corpus, against string
-	round                                   uint64
-	level                                   float64
-	score                                   conformal.Score
-	byClass                                 bool
-	shares                                  string
-	rows, withSamples, trust, asJSON        bool
-	anySize                                 bool
-	settings                                poolSettings
+	client, out, onBad, of, corpus, against, workers string
+	round                                            uint64
+	level                                            float64
+	score                                            conformal.Score
+	byClass                                          bool
+	shares                                           string
+	rows, withSamples, trust, asJSON                 bool
+	anySize                                          bool
+	settings                                         poolSettings
 
 	ext      string      // of the output: .onnx or .npy
 	skip     bool        // uploads that cannot be used are left out
@@ -178,6 +178,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
 		"clients' calibration points say so")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")
+	flags.StringVar(&o.workers, "workers", "", rosterOfWorkers)
 	flags.StringVar(&o.of, "for", "",
 		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
@@ -281,7 +282,7 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uploads []pool.Upload, rest *pool.Rest, err error) {
 	var bad []error
 	if pool.AnyPart(files) {
-		by := merging{against: o.against, trust: o.trust, skip: o.skip, want: o.want, graph: o.graph, manifest: o.manifest}
+		by := merging{against: o.against, workers: o.workers, trust: o.trust, skip: o.skip, want: o.want, graph: o.graph, manifest: o.manifest}
 		var p *merge.Part
 		if p, bad, err = by.merge(cmd.Context(), files, o.settings.options(o)); err != nil {
 			return nil, nil, err

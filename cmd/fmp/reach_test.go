@@ -95,7 +95,8 @@ func TestServeGuards(t *testing.T) {
 		{"want an address of loopback", []string{"--nats-listen", ":4222", "--nats-token-file", token}},
 		{"want an address of loopback", []string{"--nats-listen", "127.0.0.1:4222"}},
 		{"holds a password", []string{"--nats", "nats://user:password@n1:4222"}},
-		{"--workers wants", []string{"--workers"}},
+		{"want --nats-listen", []string{"--workers"}},
+		{"want --nats-listen", []string{"--merge"}},
 		{"allowed are 1 to 5", []string{"--nats-replicas", "3"}},
 	} {
 		code, out, errs := runFMP(t, append([]string{"serve", "--round", "round.yaml"}, c.args...)...)

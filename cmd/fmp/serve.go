@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,13 +47,13 @@ const maxToken, maxLow = 4 << 10, 1 << 30
 
 // serveFlags are those of fmp serve that are no settings.
 type serveFlags struct {
-	file, address, state, cert, key, token string
-	helper, helperCA, secret               string
-	page                                   string
-	selfSigned, jsonLog, workers, asHelper bool
-	nats                                   store.Options
-	natsToken                              string
-	low                                    int // MiB
+	file, address, state, cert, key, token        string
+	helper, helperCA, secret                      string
+	page                                          string
+	selfSigned, jsonLog, workers, merge, asHelper bool
+	nats                                          store.Options
+	natsToken                                     string
+	low                                           int // MiB
 }
 
 // bindStore declares the flags that say where NATS is, for the server and for workers.
@@ -108,6 +110,7 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 	f.BoolVar(&o.nats.Sync, "sync", false, "give receipts only once the disk has the upload, so that they outlive a power cut")
 	f.IntVar(&o.low, "low-space", 1024, "`MIB` of free space on the disk of --state below which the server warns (log, /metrics)")
 	f.BoolVar(&o.workers, "workers", false, "leave the sampling to fmp worker")
+	f.BoolVar(&o.merge, "merge", false, "leave the adding up of uploads to fmp worker --merge, for rounds too large for this machine")
 	f.StringVar(&o.helper, "helper", "",
 		"`URL` of the helper of a private round with noise: two-servers, of which this server is then the leader")
 	f.StringVar(&o.helperCA, "helper-ca", "", "`FILE` of certificates to trust for it")
@@ -155,7 +158,7 @@ func (o *serveFlags) check() error {
 		return fmt.Errorf("serve: --low-space %d; allowed are 0 to %d MiB", o.low, maxLow)
 	}
 	o.nats.LowSpace = int64(o.low) << 20
-	if err := checkStore(&o.nats, o.natsToken, o.workers); err != nil {
+	if err := checkStore(&o.nats, o.natsToken, o.workers || o.merge); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	if !loopback.Address(o.address) && (o.cert == "" || o.token == "") {
@@ -179,7 +182,7 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 			"NATS servers of their own, with TLS", l)
 	}
 	if workers && o.URL == "" && o.Listen == "" {
-		return errors.New("--workers wants --nats-listen or --nats, where workers come in")
+		return errors.New("--workers and --merge want --nats-listen or --nats, where workers come in")
 	}
 	if o.URL != store.Redact(o.URL) {
 		return errors.New("--nats holds a password; give it with --nats-creds or --nats-token-file")
@@ -230,8 +233,11 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 		return err
 	}
 	defer s.eng.Close()
-	if o.workers && s.round.Privacy != nil {
-		return usageErrorf("serve: --workers is of rounds that are not private; a private one is sampled here in a moment")
+	if (o.workers || o.merge) && s.round.Privacy != nil {
+		return usageErrorf("serve: --workers and --merge are of rounds that are not private; a private one is sampled here in a moment")
+	}
+	if o.workers && o.merge {
+		return usageErrorf("serve: give --workers or --merge: a merged round is sampled here, as its sample is small")
 	}
 	secret := ""
 	if s.helper, secret, err = o.twoServers(s.round.Privacy); err != nil {
@@ -256,7 +262,7 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 		return usageError(fmt.Errorf("serve: --page: %w", err))
 	}
 	svc, err := service.New(ctx, service.Config{Page: join, Round: s.round, Key: key, Store: s.store, Token: token, Log: s.log,
-		Pool: s.sampling(), Private: s.private(),
+		Pool: s.sampling(), Merge: s.merging(), Private: s.private(),
 		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng})
 	if err != nil {
 		return err
@@ -267,11 +273,15 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 
 // openQueue gives the sampling to workers, where the server leaves it to them.
 func (s *server) openQueue(ctx context.Context) (err error) {
-	if !s.workers {
+	if !s.workers && !s.merge {
 		return nil
 	}
-	if s.round.Corpus != "" {
+	if s.round.Corpus != "" && s.workers {
 		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled here, leave --workers out")
+	}
+	if c := s.pooling.client; s.merge && !c.ClassMeans && !s.moments() {
+		return usageErrorf("serve: --merge is of rounds of class means or moments, and the client graph makes points of an embedding, which do " +
+			"not add up; leave --merge out")
 	}
 	m := work.Models{Graph: s.round.GraphData}
 	for path, to := range map[string]*[]byte{s.round.Predictor: &m.Predictor, s.round.Open: &m.Open} {
@@ -282,8 +292,31 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 			return usageError(err)
 		}
 	}
-	s.pooling.queue, err = work.NewQueue(ctx, s.store, s.round.Round, m, s.pooling.options)
-	return err
+	o := s.pooling.options
+	o.Corpus = nil // those who merge do not read it
+	q, err := work.NewQueue(ctx, s.store, s.round.Round, m, o)
+	if err != nil {
+		return err
+	}
+	if q.Signers = s.round.Signers; s.merge {
+		s.pooling.mergers = q
+	} else {
+		s.pooling.queue = q
+	}
+	return nil
+}
+
+func (s *server) moments() bool { return s.pooling.client.Bytes > 0 }
+
+// merging returns the sampling of a round whose uploads workers merge; nil of another.
+func (s *server) merging() func(context.Context, []store.Member) (*service.Pooled, error) {
+	if !s.merge {
+		return nil
+	}
+	if s.round.Labelled == "" {
+		return s.pooling.merged
+	}
+	return measured(s.eng, s.round.Labelled, s.pooling.merged)
 }
 
 // sampling returns the sampling of a round that is not private, measured where the round has labelled images.
@@ -399,6 +432,7 @@ type pooling struct {
 	eng     engine.Engine
 	reach   *sample.Reach // nil where the predictor bounds nothing
 	queue   *work.Queue   // to workers; nil: sampling is done here
+	mergers *work.Queue   // to workers that merge uploads; nil: none do
 }
 
 func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling, error) {
@@ -462,7 +496,46 @@ type summary struct {
 }
 
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
+	return p.poolRest(ctx, uploads, nil)
+}
+
+// merged pools uploads that workers merge.
+func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.Pooled, error) {
+	part, left, err := p.mergers.Merge(ctx, members)
+	if err != nil {
+		return nil, err
+	}
+	uploads, rest, err := pool.Merged(part, p.options.Trust)
+	if err != nil {
+		return nil, err
+	}
+	made, err := p.poolRest(ctx, uploads, rest)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(members, func(a, b store.Member) int { return cmp.Compare(a.Client, b.Client) })
+	at := make(map[string]*store.Member, len(members))
+	for i := range members {
+		members[i].Honest, at[members[i].Client] = 1, &members[i]
+	}
+	for _, client := range left {
+		at[client].Honest = 0
+	}
+	for i, u := range uploads {
+		if made.Honest != nil {
+			at[u.Client].Honest, at[u.Client].Counted = made.Honest[i], &made.Counted[i]
+		}
+	}
+	made.Members = members
+	return made, nil
+}
+
+// poolRest pools uploads, and the sums of others where rest is not nil.
+func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload, rest *pool.Rest) (*service.Pooled, error) {
 	r, err := pool.New(uploads, p.graph, p.client, p.options)
+	if err == nil {
+		err = r.Join(rest)
+	}
 	if err != nil {
 		return nil, err
 	}

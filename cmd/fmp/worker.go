@@ -15,35 +15,47 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/merge"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/settings"
 )
 
 func newWorkerCommand() *cobra.Command {
 	var o store.Options
-	var tokenFile string
+	var tokenFile, keyFile string
+	var merges bool
 	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "worker --nats URL",
-		Short: "Sample posteriors for fmp serve --workers, and make runs for fmp grid --workers",
+		Short: "Sample posteriors or merge uploads for fmp serve, and make runs for fmp grid --workers",
 		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any
 machine. One round's sampling is several jobs: chains of who is honest, and samples ten at a time. A job whose worker is
 killed goes to another after a few seconds; servers that are away are waited for. The posterior is sample for sample what the
 server would make itself, if both run the same release on the same engine.
 
-Runs of fmp grid --workers are taken too. Data sets and models are this machine's, found as fmp run finds them.`,
+Runs of fmp grid --workers are taken too. Data sets and models are this machine's, found as fmp run finds them.
+
+With --merge a worker takes other jobs alone: it adds up a thousand uploads of a round at a time (fmp serve --merge), where they are
+stored, and gives the server a part. It may be connected to a leaf node. --key signs its parts.`,
 		Example: `  fmp worker --nats nats://127.0.0.1:4222 --nats-token-file nats.token
-  fmp worker --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
+  fmp worker --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3
+  fmp worker --merge --key worker-1.key --nats tls://leaf:4222 --nats-creds fmp.creds`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, engineAliases)
 	bindStore(cmd, &o, &tokenFile)
 	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1, "on how many of the servers the queue is kept, as fmp serve has it")
+	cmd.Flags().BoolVar(&merges, "merge", false, "merge uploads, for fmp serve --merge")
+	cmd.Flags().StringVar(&keyFile, "key", "", "`FILE` with the worker's key (fmp keys), which signs the parts of --merge")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
@@ -53,6 +65,16 @@ Runs of fmp grid --workers are taken too. Data sets and models are this machine'
 		}
 		if err := checkStore(&o, tokenFile, true); err != nil {
 			return usageError(fmt.Errorf("worker: %w", err))
+		}
+		var key *identity.Key
+		if keyFile != "" {
+			if !merges {
+				return usageErrorf("worker: --key signs the parts of --merge; give both")
+			}
+			var err error
+			if key, err = identity.Load(keyFile); err != nil {
+				return usageError(fmt.Errorf("worker: %w", err))
+			}
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
@@ -74,12 +96,15 @@ Runs of fmp grid --workers are taken too. Data sets and models are this machine'
 			return missingError(err)
 		}
 		defer conn.Close()
-		w := &work.Worker{Conn: conn, Log: log, Open: func(uploads []pool.Upload, m work.Models, o pool.Options) (work.Sampler, error) {
+		w := &work.Worker{Conn: conn, Log: log, Key: key, Open: func(uploads []pool.Upload, m work.Models, o pool.Options) (work.Sampler, error) {
 			o.Threads = cfg.Engine.Threads
 			return openSampling(eng, uploads, m, o)
 		}, Experiment: func(ctx context.Context, settings []byte) (map[string][]byte, error) {
 			return runRemote(ctx, settings, cfg.Engine, cmd.ErrOrStderr())
 		}}
+		if merges {
+			w.Judge = judging
+		}
 		defer w.Close()
 		return w.Run(cmd.Context(), o.Replicas)
 	}
@@ -92,20 +117,43 @@ func away(err error) bool {
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) || errors.As(err, &network)
 }
 
-// openSampling makes the sampling of a job ready, with its predictors in files of their own.
-func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models, o pool.Options) (_ *pool.Sampling, err error) {
-	g, err := serde.Unmarshal(m.Graph)
+// openSampling makes the sampling of a job ready.
+func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models, o pool.Options) (s *pool.Sampling, err error) {
+	return s, withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
+		r, err := pool.New(uploads, g, client, o)
+		if err == nil {
+			s, err = r.Sampling(eng)
+		}
+		return err
+	})
+}
+
+// judging makes the judgement of uploads by those of a part ready. It is the same on every machine: one engine, in one thread.
+func judging(ctx context.Context, by *merge.Part, m work.Models, o pool.Options) (judge func(*federate.Upload) (float64, error), err error) {
+	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		return nil, err
 	}
+	return judge, withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
+		judge, err = pool.Judge(ctx, eng, by, g, client, o)
+		return err
+	})
+}
+
+// withModels calls a function with the client graph of a job, and with its predictors in files of their own.
+func withModels(m work.Models, o pool.Options, do func(*onnx.Model, models.Manifest, pool.Options) error) error {
+	g, err := serde.Unmarshal(m.Graph)
+	if err != nil {
+		return err
+	}
 	client, err := models.ReadManifest(g)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	client.Digest = models.DigestBytes(m.Graph)
 	dir, err := os.MkdirTemp("", "fmp-worker")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	for name, f := range map[string]struct {
@@ -117,14 +165,10 @@ func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models, o poo
 		}
 		*f.to = filepath.Join(dir, name)
 		if err := os.WriteFile(*f.to, f.data, 0o600); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	r, err := pool.New(uploads, g, client, o)
-	if err != nil {
-		return nil, err
-	}
-	return r.Sampling(eng)
+	return do(g, client, o)
 }
 
 // runRemote makes a run for a grid elsewhere, with this machine's data, library and threads.

@@ -88,6 +88,9 @@ type Merger struct {
 	Trust bool
 	// Against is the digest of the part that Judge judges by.
 	Against string
+	// Limit is the key ([Key]) from which uploads are summed; nil: it follows from the uploads. A tree whose mergers have the same limit, no
+	// higher than that of all uploads, gives the part that it gives without.
+	Limit []byte
 	// Want holds the fields of the uploads that are known beforehand.
 	Want federate.Expect
 
@@ -122,7 +125,8 @@ func (m *Merger) start(like *Part) error {
 		return fmt.Errorf("%d classes of %d coordinates are %d sums; a part has %d at most", like.C, like.Dx, n, mostSums/wholeBytes)
 	}
 	if m.part == nil {
-		m.part = &Part{Round: like.Round, Model: like.Model, Dx: like.Dx, C: like.C, Moments: like.Moments, Against: m.Against}
+		m.part = &Part{Round: like.Round, Model: like.Model, Dx: like.Dx, C: like.C, Moments: like.Moments, Against: m.Against,
+			limit: bytes.Clone(m.Limit)}
 		m.fresh = map[[half]byte]entry{}
 		round := like.Round
 		m.Want = federate.Expect{Model: like.Model, Dx: like.Dx, C: like.C, Round: &round}
@@ -149,8 +153,8 @@ func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 	if m.part.Clients()+len(m.fresh) >= MaxClients {
 		return fmt.Errorf("%d clients are in; a part has %d at most", MaxClients, MaxClients)
 	}
-	k := Kept{Upload: u, Data: data, key: key(u)}
-	e := entryOf(k.key, data)
+	k := Kept{Upload: u, Data: data, key: key(u.Round, u.Model, u.Client)}
+	e := entryOf(k.key, sha256.Sum256(data))
 	if m.has(e) {
 		return errTwice(fmt.Sprintf("client %q", u.Client))
 	}
@@ -171,18 +175,36 @@ func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 	return nil
 }
 
-// key returns a client's: no upload's content moves it.
-func key(u *federate.Upload) [sha256.Size]byte {
-	b := binary.LittleEndian.AppendUint64([]byte("fmp.merge.Part\n"), u.Round)
-	b = append(append(b, u.Model...), u.Client...)
-	return sha256.Sum256(b)
+// Key returns a client's key: no upload's content moves it.
+func Key(round uint64, model, client string) []byte {
+	k := key(round, model, client)
+	return k[:]
 }
 
-func entryOf(key [sha256.Size]byte, data []byte) (e entry) {
-	sum := sha256.Sum256(data)
+func key(round uint64, model, client string) [sha256.Size]byte {
+	b := binary.LittleEndian.AppendUint64([]byte("fmp.merge.Part\n"), round)
+	return sha256.Sum256(append(append(b, model...), client...))
+}
+
+func entryOf(key, digest [sha256.Size]byte) (e entry) {
 	copy(e[:half], key[:])
-	copy(e[half:], sum[:])
+	copy(e[half:], digest[:])
 	return e
+}
+
+// Lists reports whether the part is of these uploads: their SHA-256 in hexadecimal, by client.
+func (p *Part) Lists(uploads map[string]string) bool {
+	for client, upload := range uploads {
+		digest, err := hex.DecodeString(upload)
+		if err != nil || len(digest) != sha256.Size {
+			return false
+		}
+		e := entryOf(key(p.Round, p.Model, client), [sha256.Size]byte(digest))
+		if at, ok := slices.BinarySearchFunc(p.clients, e, byKey); !ok || p.clients[at] != e {
+			return false
+		}
+	}
+	return len(uploads) == len(p.clients)
 }
 
 func compare(a, b Kept) int { return bytes.Compare(a.key[:], b.key[:]) }

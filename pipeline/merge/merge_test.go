@@ -170,7 +170,7 @@ func TestLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, Kept{Upload: u, Data: data, key: key(u)})
+		all = append(all, Kept{Upload: u, Data: data, key: key(u.Round, u.Model, u.Client)})
 	}
 	slices.SortFunc(all, compare)
 	var low, high, whole [][]byte

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/moments"
@@ -34,10 +36,20 @@ func (r *Rest) origin() models.OriginClient {
 // ErrTrust is wrapped by the error for parts whose sums nobody judged.
 var ErrTrust = errors.New("merge them given a part to judge by (fmp merge --against), or trust all clients (--trust)")
 
-// ReadMerged adds files to a merger, each an upload or a part. bad are the errors of those that cannot be used.
-func ReadMerged(paths []string, m *merge.Merger) (bad []error) {
+// ReadMerged adds files to a merger, each an upload or a part. Where workers is not nil, a part must be signed by one of them, in the file
+// beside it with .sig. bad are the errors of those that cannot be used.
+func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster) (bad []error) {
 	for _, path := range paths {
 		data, err := regularfile.ReadFile(path, merge.MaxBytes)
+		if err == nil && workers != nil && merge.IsPart(data) {
+			var signature []byte
+			if signature, err = regularfile.ReadFile(path+".sig", merge.MaxSignature); errors.Is(err, fs.ErrNotExist) {
+				err = nil // there is no signature, as Verify says
+			}
+			if err == nil {
+				err = merge.Verify(workers, data, signature)
+			}
+		}
 		if err == nil {
 			err = m.Add(data)
 		}
@@ -67,6 +79,9 @@ func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 		uploads = append(uploads, Upload{k.Upload, digest[:12] + ".upload", digest})
 	}
 	slices.SortFunc(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
+	if len(uploads) == 0 {
+		return nil, nil, errors.New("pool: the part keeps no upload whole: it is one of a round's, merge it with the others (fmp merge)")
+	}
 	if p.Summed == 0 {
 		return uploads, nil, nil
 	}

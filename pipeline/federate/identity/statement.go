@@ -22,11 +22,13 @@ type Statement struct {
 // Purpose is the kind of a statement.
 type Purpose string
 
-// Purposes: a client sends an upload; a client asks for its receipt; the server certifies that it has an upload, and since when.
+// Purposes: a client sends an upload; a client asks for its receipt; the server certifies that it has an upload, and since when; a worker
+// certifies that it merged a part.
 const (
 	Upload  Purpose = "upload"
 	Ask     Purpose = "ask for receipt"
 	Receipt Purpose = "receipt"
+	Merged  Purpose = "merged part"
 )
 
 // bytes returns the canonical encoding: a title and each field, strings preceded by their length, numbers as little-endian uint64;

@@ -67,6 +67,9 @@ type File struct {
 	Calibrate int `yaml:"calibrate"`
 	// Bounds are the bounds on an upload.
 	Bounds Bounds `yaml:"bounds"`
+	// Workers is the path of a roster of workers: only parts that one of them signed are pooled (fmp worker --merge). Default: parts of any
+	// worker that the NATS servers let in.
+	Workers string `yaml:"workers"`
 	// Honesty says whether clients are weighted by how well the others predict them. Default true.
 	Honesty *bool `yaml:"honesty"`
 	// Privacy makes the round private: uploads are class sums released under this privacy budget, with the defaults of fmp-edge
@@ -174,8 +177,8 @@ type Round struct {
 	Client    models.Manifest
 	// GraphSignature is the signature of the client graph, from the file beside it with .sig; nil if there is none.
 	GraphSignature []byte
-	// Clients is the roster at the time when the round was loaded.
-	Clients *identity.Roster
+	// Clients is the roster at the time when the round was loaded, and Signers that of workers; nil: the file names none.
+	Clients, Signers *identity.Roster
 }
 
 // Load reads a round file and the files that it names.
@@ -189,7 +192,7 @@ func Load(path string) (*Round, error) {
 		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
 	r := &Round{File: *file}
-	for _, p := range []*string{&r.Graph, &r.Predictor, &r.Open, &r.Corpus, &r.Roster, &r.Labelled} {
+	for _, p := range []*string{&r.Graph, &r.Predictor, &r.Open, &r.Corpus, &r.Roster, &r.Workers, &r.Labelled} {
 		if *p != "" && *p != NoOpen && !filepath.IsAbs(*p) {
 			*p = filepath.Join(filepath.Dir(path), *p)
 		}
@@ -241,6 +244,11 @@ func Load(path string) (*Round, error) {
 	}
 	if err := r.Suits(r.Clients); err != nil {
 		return nil, fmt.Errorf("round %s: %w", path, err)
+	}
+	if r.Workers != "" {
+		if r.Signers, err = identity.LoadRoster(r.Workers); err != nil {
+			return nil, fmt.Errorf("round %s: workers: %w", path, err)
+		}
 	}
 	return r, nil
 }

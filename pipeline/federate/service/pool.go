@@ -123,7 +123,9 @@ func (s *Server) Pool(ctx context.Context) error {
 		return fmt.Errorf("pooling: no uploads are in")
 	}
 	var made *Pooled
-	if s.Round.Privacy != nil {
+	if in.merged != nil {
+		made, err = s.Merge(ctx, in.merged)
+	} else if s.Round.Privacy != nil {
 		made, err = s.Private(ctx, in.releases, in.open)
 	} else {
 		made, err = s.Config.Pool(ctx, in.uploads)
@@ -146,14 +148,23 @@ type inputs struct {
 	uploads  []pool.Upload
 	releases []pool.Release                   // of a private round
 	open     func() (*privacy.Release, error) // opens the sum of two servers; nil in other rounds
+	merged   []store.Member                   // of a round whose uploads are merged where they are stored
+	points   int64                            // behind these
 }
 
-func (in *inputs) clients() int { return len(in.uploads) + len(in.releases) }
+func (in *inputs) clients() int { return len(in.uploads) + len(in.releases) + len(in.merged) }
 
 // inputs reads the uploads that are in.
 func (s *Server) inputs(ctx context.Context) (in inputs, err error) {
 	if s.twoServers() {
 		in.releases, in.open, err = s.members(ctx)
+	} else if s.Merge != nil {
+		s.mu.Lock()
+		for client, h := range s.in {
+			in.merged = append(in.merged, store.Member{Client: client, Upload: h.upload})
+			in.points += int64(h.n)
+		}
+		s.mu.Unlock()
 	} else {
 		err = s.stored(ctx, &in)
 	}
@@ -196,7 +207,11 @@ func (s *Server) publish(ctx context.Context, in inputs, made *Pooled) (v store.
 	v = store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(), Digest: models.DigestBytes(made.Classifier),
 		Bytes: len(made.Classifier), Clients: in.clients(), Summary: summary}
 	s.mu.Unlock()
-	members := make([]store.Member, len(in.uploads), in.clients())
+	members := made.Members
+	if in.merged == nil {
+		members = make([]store.Member, len(in.uploads), in.clients())
+	}
+	v.Points = in.points
 	for _, r := range in.releases {
 		members = append(members, store.Member{Client: r.Client, Upload: r.Digest, Honest: 1})
 	}

@@ -32,6 +32,8 @@ type Pooled struct {
 	Honest []float64
 	// Counted is how many of the images that each client claims count if it is honest; nil if honesty was not judged.
 	Counted []float64
+	// Members are the uploads with their honesty, where they were merged; nil elsewhere.
+	Members []store.Member
 	// Summary is shown on the status page and stored in the version's record: any value that can be encoded as JSON.
 	Summary any
 }
@@ -44,6 +46,8 @@ type Config struct {
 	Store *store.Store
 	// Pool makes the classifier from uploads, which are sorted by client name.
 	Pool func(ctx context.Context, uploads []pool.Upload) (*Pooled, error)
+	// Merge, if not nil, is Pool for uploads that are merged where they are stored; it sets [Pooled.Members].
+	Merge func(ctx context.Context, members []store.Member) (*Pooled, error)
 	// Private is Pool for a private round. With two servers, the releases hold no sums, and open returns the noisy sum; otherwise open
 	// is nil.
 	Private func(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*Pooled, error)

@@ -36,15 +36,16 @@ const (
 	maxFiles   = 16
 )
 
-// Job is one part of a sampling, or one run of a grid, with everything that it depends on, by digest.
+// Job is one part of a sampling, uploads to merge, or one run of a grid, with everything that it depends on, by digest.
 type Job struct {
 	Format int `json:"format"`
 	// ID is the SHA-256 of the other fields.
 	ID string `json:"id"`
 	Sampling
-	// Input is the name of the object with the input: the pool.Part, or the settings of a run.
+	// Input is the name of the object with the input: the pool.Part, the uploads to merge, or the settings of a run.
 	Input string `json:"input"`
 	Run   bool   `json:"run,omitempty"`
+	Merge bool   `json:"merge,omitempty"`
 }
 
 // Sampling is the part that all jobs of one sampling share.
@@ -110,7 +111,7 @@ func decodeJob(data []byte) (Job, error) {
 		{j.Replicas >= 1 && j.Replicas <= 5, "replicas", j.Replicas, "1 to 5"},
 		{anInput.MatchString(j.Input), "input", j.Input, anInput.String()},
 		{j.Run || aDigest.MatchString(j.Graph), "graph", j.Graph, aDigest.String()},
-		{j.Run || aMembers.MatchString(j.Members), "members", j.Members, aMembers.String()},
+		{j.Run || j.Merge || aMembers.MatchString(j.Members), "members", j.Members, aMembers.String()},
 		{j.Predictor == "" || aDigest.MatchString(j.Predictor), "predictor", j.Predictor, aDigest.String()},
 		{j.Open == "" || aDigest.MatchString(j.Open), "open", j.Open, aDigest.String()},
 		{slices.Contains([]string{"", "default", "untrained"}, o.Predictor), "options.predictor", o.Predictor,

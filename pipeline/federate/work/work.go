@@ -1,7 +1,7 @@
-// Package work distributes the sampling of a round's posterior, and the runs of a grid, to any number of workers on any machines,
-// through a work queue in NATS JetStream. The sampling of a round is several jobs (pool.Part). A job is done by one worker, and by
-// another if that one dies. The posterior is, sample for sample, the one that the server would compute by itself, as both run the same
-// function on the same uploads.
+// Package work distributes the sampling of a round's posterior, the merging of its uploads, and the runs of a grid, to any number of
+// workers on any machines, through a work queue in NATS JetStream. The sampling of a round is several jobs (pool.Part). A job is done by
+// one worker, and by another if that one dies. The posterior is, sample for sample, the one that the server would compute by itself, as both
+// run the same function on the same uploads; so is the part of merged uploads.
 package work
 
 import (
@@ -17,7 +17,9 @@ import (
 
 	"fmp/models"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/merge"
 	"fmp/pipeline/pool"
 )
 
@@ -25,6 +27,8 @@ const (
 	stream   = "fmp-jobs"
 	subject  = "fmp.jobs"
 	consumer = "workers"
+	// Jobs that merge have a subject of their own: their workers take nothing else.
+	mergeSubject, mergeConsumer = "fmp.merges", "mergers"
 	// Beat is the interval of a worker's heartbeats.
 	Beat = 2 * time.Second
 	// Silence is the time without a heartbeat after which a worker's job goes to another.
@@ -42,6 +46,12 @@ type queue struct {
 // Queue is the queue of a server, for one round.
 type Queue struct {
 	queue
+	// Signers are the workers whose parts are taken; nil: any that the servers let in.
+	Signers *identity.Roster
+
+	// Uploads is the number of uploads of a job that merges; default 1,000.
+	Uploads int
+
 	job Sampling // all fields of the round except the uploads
 }
 
@@ -55,7 +65,7 @@ func newQueue(ctx context.Context, st *store.Store) (q queue, err error) {
 }
 
 func makeStream(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
-	s, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: stream, Subjects: []string{subject},
+	s, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: stream, Subjects: []string{subject, mergeSubject},
 		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas})
 	if err != nil {
 		return nil, fmt.Errorf("job queue: %w", err)
@@ -74,7 +84,7 @@ func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models, o po
 		return nil, err
 	}
 	o.Threads = 0 // each worker uses its own number of threads
-	q := &Queue{queue: of, job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round}}
+	q := &Queue{queue: of, Uploads: mergeUploads, job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round}}
 	for _, f := range []struct {
 		data []byte
 		to   *string
@@ -152,7 +162,11 @@ func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	if err := q.store.PutObject(ctx, j.Input, input); err != nil {
 		return j, err
 	}
-	if _, err := q.js.Publish(ctx, subject, text); err != nil {
+	to := subject
+	if j.Merge {
+		to = mergeSubject
+	}
+	if _, err := q.js.Publish(ctx, to, text); err != nil {
 		return j, fmt.Errorf("job queue: %w", err)
 	}
 	return j, nil
@@ -206,10 +220,16 @@ type Worker struct {
 	Open func(uploads []pool.Upload, m Models, o pool.Options) (Sampler, error)
 	// Experiment does a run with the given settings and returns the files of its directory.
 	Experiment func(ctx context.Context, settings []byte) (map[string][]byte, error)
-	Log        *slog.Logger
+	// Judge, where it is not nil, makes this a worker that merges: it takes these jobs alone. It prepares the judgement of uploads by those
+	// that a part keeps ([merge.Merger]). Key signs the parts; nil: they are not signed.
+	Judge func(ctx context.Context, by *merge.Part, m Models, o pool.Options) (func(*federate.Upload) (float64, error), error)
+	Key   *identity.Key
+	Log   *slog.Logger
 
-	last Sampling // the sampling that open belongs to
-	open Sampler
+	last    Sampling // the sampling that open and judge belong to
+	open    Sampler
+	judge   func(*federate.Upload) (float64, error)
+	against string // digest of the part that judge judges by
 }
 
 // Sampler does parts of a sampling; see [pool.Sampling].
@@ -225,11 +245,14 @@ func (w *Worker) Run(ctx context.Context, replicas int) error {
 		return fmt.Errorf("worker: %w", err)
 	}
 	var c jetstream.Consumer
+	of := jetstream.ConsumerConfig{Durable: consumer, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: Silence}
+	if w.Judge != nil {
+		of.Durable, of.FilterSubject = mergeConsumer, mergeSubject
+	}
 	for {
 		s, err := makeStream(ctx, js, replicas)
 		if err == nil {
-			c, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumer, AckPolicy: jetstream.AckExplicitPolicy,
-				AckWait: Silence})
+			c, err = s.CreateOrUpdateConsumer(ctx, of)
 		}
 		if err == nil {
 			break
@@ -322,6 +345,8 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	var r answer
 	if inputName(input) != job.Input {
 		err = fmt.Errorf("%s in the store is another", job.Input)
+	} else if job.Merge {
+		r.Files, err = w.merge(ctx, st, job, input)
 	} else if job.Run {
 		r.Files, err = w.Experiment(ctx, input)
 	} else {
@@ -368,22 +393,33 @@ func (w *Worker) Close() {
 	}
 }
 
-func (w *Worker) sampling(ctx context.Context, st *store.Store, job Job) (_ Sampler, err error) {
-	get := func(name string, most int64) []byte {
-		var data []byte
-		if err == nil && name != "" {
-			data, err = st.Object(ctx, name, most)
+// readModels reads the models that a job names.
+func readModels(ctx context.Context, st *store.Store, job Job) (m Models, err error) {
+	for _, f := range []struct {
+		digest string
+		to     *[]byte
+	}{{job.Graph, &m.Graph}, {job.Predictor, &m.Predictor}, {job.Open, &m.Open}} {
+		if f.digest == "" {
+			continue
 		}
-		return data
+		if *f.to, err = st.Object(ctx, f.digest, maxModel); err != nil {
+			return m, err
+		}
+		if models.DigestBytes(*f.to) != f.digest {
+			return m, errors.New("a model in the store is not the one that the job names")
+		}
 	}
-	m, list := Models{get(job.Graph, maxModel), get(job.Predictor, maxModel), get(job.Open, maxModel)}, get(job.Members, maxMembers)
+	return m, nil
+}
+
+func (w *Worker) sampling(ctx context.Context, st *store.Store, job Job) (Sampler, error) {
+	m, err := readModels(ctx, st, job)
 	if err != nil {
 		return nil, err
 	}
-	for want, data := range map[string][]byte{job.Graph: m.Graph, job.Predictor: m.Predictor, job.Open: m.Open} {
-		if data != nil && models.DigestBytes(data) != want {
-			return nil, errors.New("a model in the store is not the one that the job names")
-		}
+	list, err := st.Object(ctx, job.Members, maxMembers)
+	if err != nil {
+		return nil, err
 	}
 	if membersName(list) != job.Members {
 		return nil, fmt.Errorf("%s in the store is another", job.Members)

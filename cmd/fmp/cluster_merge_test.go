@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/sync/errgroup"
+
+	"fmp/assets/assetstest"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/service"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/federate/work"
+	"fmp/pipeline/merge"
+	"fmp/pipeline/pool"
+	"fmp/pipeline/posterior"
+)
+
+// mergeCluster is a round on three NATS servers: uploads of class means, of which some name their classes falsely.
+type mergeCluster struct {
+	t       *testing.T
+	urls    []string
+	servers []*natsserver.Server
+	members []store.Member
+	uploads map[string][]byte
+	lies    map[string]bool
+	pooling *pooling
+}
+
+func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Store) {
+	c := &mergeCluster{t: t, uploads: map[string][]byte{}, lies: map[string]bool{}}
+	c.urls, c.servers = natsCluster(t, "")
+	var st *store.Store
+	if err := c.again(func(ctx context.Context) (err error) {
+		st, err = store.Open(ctx, "fmp-test", store.Options{URL: strings.Join(c.urls, ","), Replicas: 3})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	s, err := newSimulated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writes errgroup.Group
+	writes.SetLimit(32)
+	for i := range clients {
+		name := fmt.Sprintf("client-%08d", i)
+		shift := 0
+		if i%liar == 0 {
+			shift, c.lies[name] = 3, true
+		}
+		data, err := s.upload(name, shift)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := store.Member{Client: name, Upload: models.DigestBytes(data)}
+		c.members, c.uploads[name] = append(c.members, m), data
+		writes.Go(func() error {
+			return st.Put(t.Context(), &store.Record{Receipt: wire.Receipt{Client: name, Upload: m.Upload}, N: 20, Data: data}, 0)
+		})
+	}
+	if err := writes.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close() })
+	c.pooling = &pooling{graph: s.graph, client: s.f, eng: eng, options: pool.Options{Scope: posterior.ScopeClosed, Samples: 10, Seed: 3}}
+	return c, st
+}
+
+// again repeats an operation until it succeeds, as a server of a round does.
+func (c *mergeCluster) again(do func(context.Context) error) error {
+	for end := time.Now().Add(4 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		ctx, cancel := context.WithDeadline(c.t.Context(), end)
+		err := do(ctx)
+		cancel()
+		if err == nil || time.Now().After(end) || c.t.Context().Err() != nil {
+			return err
+		}
+	}
+}
+
+// worker starts a worker that merges, which calls before with each upload that it judges.
+func (c *mergeCluster) worker(urls string, key *identity.Key, before func()) *work.Worker {
+	conn, err := store.Connect(store.Options{URL: urls}, "test")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	w := &work.Worker{Conn: conn, Key: key, Log: slog.New(slog.DiscardHandler)}
+	w.Judge = func(ctx context.Context, by *merge.Part, m work.Models, o pool.Options) (func(*federate.Upload) (float64, error), error) {
+		share, err := judging(ctx, by, m, o)
+		return func(u *federate.Upload) (float64, error) {
+			before()
+			return share(u)
+		}, err
+	}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	done := make(chan struct{})
+	c.t.Cleanup(func() { cancel(); conn.Close(); <-done })
+	go func() {
+		defer close(done)
+		_ = w.Run(ctx, 3)
+	}()
+	return w
+}
+
+// leaf starts a NATS server without streams of its own, a leaf node of the others, and returns its URL.
+func (c *mergeCluster) leaf() string {
+	var remotes []*url.URL
+	for _, s := range c.servers {
+		v, err := s.Varz(nil)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		remotes = append(remotes, &url.URL{Scheme: "nats-leaf", Host: net.JoinHostPort(v.LeafNode.Host, fmt.Sprint(v.LeafNode.Port))})
+	}
+	s, err := natsserver.NewServer(&natsserver.Options{ServerName: "leaf", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true,
+		NoLog: true, MaxPayload: 8 << 20, LeafNode: natsserver.LeafNodeOpts{Remotes: []*natsserver.RemoteLeafOpts{{URLs: remotes}}}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s.Start()
+	c.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(time.Minute) {
+		c.t.Fatal("the leaf node is not ready")
+	}
+	return s.ClientURL()
+}
+
+// alone returns the classifier of the uploads merged in this process, as fmp merge does: the sample is what a part keeps whole.
+func (c *mergeCluster) alone() []byte {
+	t := c.t
+	all := func(m *merge.Merger) *merge.Part {
+		for _, of := range c.members {
+			if err := m.Add(c.uploads[of.Client]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return m.Part()
+	}
+	sample := merge.Merger{}
+	for _, k := range all(&merge.Merger{Trust: true}).Kept {
+		if err := sample.Add(k.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := sample.Part().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge, err := pool.Judge(t.Context(), c.pooling.eng, sample.Part(), c.pooling.graph, c.pooling.client, c.pooling.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uploads, rest, err := pool.Merged(all(&merge.Merger{Judge: judge, Against: models.DigestBytes(data)}), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rest.LeftOut == 0 || rest.Summed == 0 {
+		t.Fatalf("%d are summed and %d are left out", rest.Summed, rest.LeftOut)
+	}
+	made, err := c.pooling.poolRest(t.Context(), uploads, rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.Rows
+}
+
+// probabilities are those of a classifier of feature rows, on rows beside the simulated clients'.
+func (c *mergeCluster) probabilities(classifier []byte) []float32 {
+	g, err := serde.Unmarshal(classifier)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s, err := c.pooling.eng.Load(g)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer s.Close()
+	const n = 100
+	rows := make([]float32, n*c.pooling.client.Dx)
+	rng.Normal(rng.New(1, "rows"), rows)
+	out, err := engine.Eval(s, map[string]*onnx.Tensor{g.Graph.Inputs[0].Name: onnx.NewTensor(rows, n, c.pooling.client.Dx)},
+		g.Graph.Outputs[0].Name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return out[g.Graph.Outputs[0].Name].F32()
+}
+
+// TestMergeCluster: workers merge a round that three NATS servers keep, one of them behind a leaf node. A worker is killed with a job in its
+// hands, and a NATS server with it. Every upload is counted once, those that name their classes falsely are left out, and the classifier is
+// byte for byte that of uploads merged in one process, and nearly that of uploads pooled one by one.
+func TestMergeCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs three NATS servers, and waits until a worker has been silent")
+	}
+	const clients, liar = 1150, 9
+	c, st := newMergeCluster(t, clients, liar)
+	want := c.alone()
+	q, err := work.NewQueue(t.Context(), st, benchRound, work.Models{Graph: assetstest.Data(t, "digits", models.KindClient)},
+		c.pooling.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Uploads, c.pooling.mergers = 40, q
+	key, err := identity.New("worker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.Signers, err = identity.ParseRoster([]byte(key.Line())); err != nil {
+		t.Fatal(err)
+	}
+	taken, killed := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	dying := c.worker(strings.Join(c.urls, ","), key, func() {
+		once.Do(func() { close(taken) })
+		<-killed
+	})
+	merged := make(chan error, 1)
+	var made *service.Pooled
+	go func() {
+		merged <- c.again(func(ctx context.Context) (err error) {
+			made, err = c.pooling.merged(ctx, slices.Clone(c.members))
+			return err
+		})
+	}()
+	<-taken
+	leaf := c.leaf()
+	dying.Conn.Close() // as kill -9 would
+	close(killed)
+	c.servers[slices.IndexFunc(c.servers, (*natsserver.Server).JetStreamIsLeader)].Shutdown()
+	c.worker(strings.Join(c.urls, ","), key, func() {})
+	c.worker(leaf, key, func() {})
+	if err := <-merged; err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(made.Rows, want) {
+		t.Error("the classifier is not that of uploads merged in one process")
+	}
+	if len(made.Members) != clients {
+		t.Errorf("%d members; want %d", len(made.Members), clients)
+	}
+	for i, m := range made.Members {
+		if m.Client != c.members[i].Client || m.Upload != c.members[i].Upload || (m.Honest < 0.5) != c.lies[m.Client] {
+			t.Errorf("member %+v; it lies: %v", m, c.lies[m.Client])
+		}
+	}
+	var uploads []pool.Upload
+	for _, m := range c.members {
+		u, err := federate.Decode(c.uploads[m.Client], federate.Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		uploads = append(uploads, pool.Upload{Upload: u, Digest: m.Upload})
+	}
+	single, err := c.pooling.pool(t.Context(), uploads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 0.0
+	was := c.probabilities(single.Rows)
+	for i, p := range c.probabilities(made.Rows) {
+		most = max(most, math.Abs(float64(p-was[i])))
+	}
+	if t.Logf("probabilities differ by %.2g at most from those of uploads pooled one by one", most); most > 1e-3 {
+		t.Errorf("probabilities differ by %.2g", most)
+	}
+}

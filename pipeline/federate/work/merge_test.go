@@ -1,0 +1,157 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/merge"
+	"fmp/pipeline/point"
+	"fmp/pipeline/pool"
+)
+
+// many stores uploads of 1,024 class means each, so that the sample has eight.
+func many(t *testing.T, st *store.Store, graph string, n int) (members []store.Member) {
+	t.Helper()
+	const c = 1024
+	for i := range n {
+		s := &point.Set{N: c, Dx: 1, C: c}
+		for y := range c {
+			s.Z, s.W, s.Y = append(s.Z, float32(i+y)), append(s.W, 1), append(s.Y, int32(y))
+		}
+		u := &federate.Upload{Round: 1, Client: fmt.Sprint("client ", i), Model: graph, N: c, Points: s}
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := store.Member{Client: u.Client, Upload: models.DigestBytes(data)}
+		if err := st.Put(t.Context(), &store.Record{Receipt: wire.Receipt{Client: m.Client, Upload: m.Upload}, Data: data}, 0); err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, m)
+	}
+	return members
+}
+
+// TestMergeAnswers: a part is taken of the worker that signed it and of the uploads that it was asked for alone; who is left out is named.
+func TestMergeAnswers(t *testing.T) {
+	graph := []byte("graph")
+	st, url, _ := open(t, graph)
+	digest := models.DigestBytes(graph)
+	members := many(t, st, digest, 20)
+	q, err := NewQueue(t.Context(), st, 1, Models{Graph: graph}, pool.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := connect(t, url)
+	liar := ""
+	w.Judge = func(_ context.Context, by *merge.Part, m Models, _ pool.Options) (func(*federate.Upload) (float64, error), error) {
+		if len(by.Kept) != 8 || string(m.Graph) != "graph" {
+			t.Errorf("judged by %d uploads of the graph %q", len(by.Kept), m.Graph)
+		}
+		return func(u *federate.Upload) (float64, error) {
+			if liar == "" {
+				liar = u.Client
+			}
+			if u.Client == liar {
+				return 0, nil
+			}
+			return 1, nil
+		}, nil
+	}
+	if w.Key, err = identity.New("worker"); err != nil {
+		t.Fatal(err)
+	}
+	if q.Signers, err = identity.ParseRoster([]byte(w.Key.Line())); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = w.Run(ctx, 1) }()
+	q.Uploads = 5
+	p, left, err := q.Merge(ctx, members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Clients() != 20 || len(p.Kept) != 8 || p.Summed != 11 || p.LeftOut != 1 || len(left) != 1 || left[0] != liar {
+		t.Errorf("%d clients, %d kept, %d summed, %d left out: %q; want %q", p.Clients(), len(p.Kept), p.Summed, p.LeftOut, left, liar)
+	}
+	cancel()
+	w = &Worker{Conn: w.Conn, Key: w.Key, Judge: w.Judge, Log: w.Log}
+
+	// The members are in the order of their keys now.
+	var sample merge.Merger
+	for _, m := range members[:8] {
+		if err := addMember(t.Context(), st, &sample, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := sample.Part().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := merging{Against: models.DigestBytes(data), Limit: merge.Key(1, digest, members[8].Client), Members: members[8:]}
+	if err := st.PutObject(t.Context(), of.Against, data); err != nil {
+		t.Fatal(err)
+	}
+	answer := func(change func(*merging)) map[string][]byte {
+		t.Helper()
+		asked := of
+		change(&asked)
+		input, err := json.Marshal(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	for want, files := range map[string]map[string][]byte{
+		"":                       answer(func(*merging) {}),
+		"the part is not of the": answer(func(m *merging) { m.Members = m.Members[1:] }),
+		"no signature":           {partFile: answer(func(*merging) {})[partFile]},
+		"not valid": {partFile: answer(func(*merging) {})[partFile],
+			signatureFile: answer(func(m *merging) { m.Members = m.Members[1:] })[signatureFile]},
+		"left-out.json": {partFile: answer(func(*merging) {})[partFile], signatureFile: answer(func(*merging) {})[signatureFile],
+			leftOutFile: []byte("[]")},
+		"was not to be merged": {partFile: answer(func(*merging) {})[partFile], signatureFile: answer(func(*merging) {})[signatureFile],
+			leftOutFile: []byte(`["nobody"]`)},
+	} {
+		var m merge.Merger
+		if err := m.AddPart(sample.Part()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.add(&m, of, files); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	for want, change := range map[string]func(*merging){
+		"was replaced":    func(m *merging) { m.Members = []store.Member{{Client: members[9].Client, Upload: digest}} },
+		"limit":           func(m *merging) { m.Limit = nil },
+		"below the limit": func(m *merging) { m.Members = members[:9] },
+		"whether they":    func(m *merging) { m.Against = "" },
+		"against is":      func(m *merging) { m.Against = "x" },
+		"nothing of that": func(m *merging) { m.Against = strings.Repeat("0", 64) },
+		"another message": func(m *merging) { m.Against = digest },
+		"none, or some":   func(m *merging) { m.Members = nil },
+	} {
+		asked := of
+		change(&asked)
+		input, err := json.Marshal(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package merge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"fmp/models"
+	"fmp/pipeline/federate/identity"
+)
+
+// MaxSignature is the maximum size of a part's signature.
+const MaxSignature = 4 << 10
+
+// ErrSignature is wrapped by errors of [Verify].
+var ErrSignature = errors.New("part: it is not signed by a worker of the roster")
+
+// signed is the signature of a part, beside it: equal parts have equal bytes, whoever merged them.
+type signed struct {
+	Worker    string `json:"worker"`
+	Signature []byte `json:"signature"`
+}
+
+func statement(part []byte, worker string) identity.Statement {
+	return identity.Statement{Purpose: identity.Merged, Client: worker, Content: models.DigestBytes(part)}
+}
+
+// Sign returns a worker's signature of the bytes of a part, which name its round and client graph.
+func Sign(key *identity.Key, part []byte) ([]byte, error) {
+	return json.Marshal(signed{key.Name, key.Sign(statement(part, key.Name))})
+}
+
+// Verify returns an error unless signature is that of a part by a worker of the roster.
+func Verify(workers *identity.Roster, part, signature []byte) error {
+	var s signed
+	if len(signature) == 0 {
+		return fmt.Errorf("%w: there is no signature", ErrSignature)
+	}
+	if len(signature) > MaxSignature || json.Unmarshal(signature, &s) != nil {
+		return fmt.Errorf("%w: the signature cannot be read", ErrSignature)
+	}
+	if !workers.Verify(statement(part, s.Worker), s.Signature) {
+		return fmt.Errorf("%w: the signature in the name of %.128q is not valid for this part", ErrSignature, s.Worker)
+	}
+	return nil
+}
