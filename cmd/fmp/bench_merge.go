@@ -43,7 +43,8 @@ type mergedLoad struct {
 	Memory      float64 `json:"memory_mib"`
 }
 
-// A tree of merges: uploads of a leaf, and parts of a branch. leafJudges are the uploads that the others are judged by, of fewer clients all.
+// A tree of merges: uploads of a leaf, and parts of a branch. leafJudges are the uploads that the others are judged by; of fewer
+// clients all.
 const (
 	leafUploads, branchParts = 10_000, 32
 	leafJudges, leastMerged  = 300, 100

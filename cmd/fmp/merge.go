@@ -35,10 +35,7 @@ type merged struct {
 }
 
 func newMergeCommand() *cobra.Command {
-	o := merging{}
-	var out, client, onBad, keyFile string
-	var round uint64
-	var asJSON bool
+	o := mergeRun{round: new(uint64)}
 	cfg := settings.Default[poolSettings]()
 	cmd := &cobra.Command{
 		Use:   "merge UPLOAD... -o PART",
@@ -65,72 +62,85 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 	}
 	s := bindSettings(cmd, &cfg, runAliases, "seed", "predictor.model", "open.model", "posterior.scope", "engine.threads")
 	flags := cmd.Flags()
-	flags.StringVarP(&out, "output", "o", "", "`PART` to write")
+	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
 	wantFolders(cmd, "output")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged")
 	flags.BoolVar(&o.trust, "trust", false, "take every client that is summed for honest")
-	flags.StringVar(&client, "client-graph", "", "client `GRAPH` that made the uploads, which --against needs (default: the one that comes "+
+	flags.StringVar(&o.client, "client-graph", "", "client `GRAPH` that made the uploads, which --against needs (default: the one that comes "+
 		"with the program, if it did)")
-	flags.Uint64Var(&round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
-	flags.StringVar(&keyFile, "key", "", "`FILE` with a worker's key (fmp keys), which signs the part, in PART.sig")
+	flags.Uint64Var(o.round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
+	flags.StringVar(&o.key, "key", "", "`FILE` with a worker's key (fmp keys), which signs the part, in PART.sig")
 	flags.StringVar(&o.workers, "workers", "", rosterOfWorkers)
-	flags.StringVar(&onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
-	flags.BoolVar(&asJSON, "json", false, "print what was made as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
+	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if out == "" {
-			return usageErrorf("merge: no --output: name the part to write, -o all.part")
+		if !flags.Changed("round") {
+			o.round = nil
 		}
-		if o.skip, err = skipBad(onBad); err != nil {
-			return err
-		}
-		if flags.Changed("round") {
-			o.want.Round = &round
-		}
-		if client != "" {
-			if o.graph, o.manifest, err = models.Load(client); err != nil {
-				return usageError(err)
-			}
-			o.want.Model = o.manifest.Digest
-		}
-		var key *identity.Key
-		if keyFile != "" {
-			if key, err = identity.Load(keyFile); err != nil {
-				return usageError(err)
-			}
-		}
-		p, bad, err := o.merge(cmd.Context(), args, cfg.options(&poolRun{}))
-		if err != nil {
-			return usageError(err)
-		}
-		res := merged{Output: out, Clients: p.Clients(), Kept: len(p.Kept), Summed: p.Summed, LeftOut: p.LeftOut, N: p.N, Against: p.Against,
-			Skipped: leftOut(cmd, bad)}
-		data, err := p.Encode()
-		if err != nil {
-			return err
-		}
-		if err := atomicfile.WriteBytes(out, data); err != nil {
-			return err
-		}
-		if key != nil {
-			signature, err := merge.Sign(key, data)
-			if err == nil {
-				err = atomicfile.WriteBytes(out+".sig", signature)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if res.Bytes = len(data); asJSON {
-			return printJSON(cmd.OutOrStdout(), res)
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n", out,
-			res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
-		return err
+		return o.run(cmd, args, cfg.options(&poolRun{}))
 	}
 	return cmd
+}
+
+// mergeRun is a run of fmp merge.
+type mergeRun struct {
+	merging
+	out, client, onBad, key string
+	round                   *uint64 // nil: the first upload's
+	asJSON                  bool
+}
+
+func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) (err error) {
+	if o.out == "" {
+		return usageErrorf("merge: no --output: name the part to write, -o all.part")
+	}
+	if o.skip, err = skipBad(o.onBad); err != nil {
+		return err
+	}
+	o.want.Round = o.round
+	if o.client != "" {
+		if o.graph, o.manifest, err = models.Load(o.client); err != nil {
+			return usageError(err)
+		}
+		o.want.Model = o.manifest.Digest
+	}
+	var key *identity.Key
+	if o.key != "" {
+		if key, err = identity.Load(o.key); err != nil {
+			return usageError(err)
+		}
+	}
+	p, bad, err := o.merge(cmd.Context(), args, options)
+	if err != nil {
+		return usageError(err)
+	}
+	res := merged{Output: o.out, Clients: p.Clients(), Kept: len(p.Kept), Summed: p.Summed, LeftOut: p.LeftOut, N: p.N, Against: p.Against,
+		Skipped: leftOut(cmd, bad)}
+	data, err := p.Encode()
+	if err != nil {
+		return err
+	}
+	if key != nil { // first, so that no part is without
+		signature, err := merge.Sign(key, data)
+		if err == nil {
+			err = atomicfile.WriteBytes(o.out+".sig", signature)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.WriteBytes(o.out, data); err != nil {
+		return err
+	}
+	if res.Bytes = len(data); o.asJSON {
+		return printJSON(cmd.OutOrStdout(), res)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n", o.out,
+		res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
+	return err
 }
 
 // rosterOfWorkers describes the flag --workers.

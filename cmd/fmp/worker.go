@@ -129,7 +129,8 @@ func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models, o poo
 }
 
 // judging makes the judgement of uploads by those of a part ready. It is the same on every machine: one engine, in one thread.
-func judging(ctx context.Context, by *merge.Part, m work.Models, o pool.Options) (judge func(*federate.Upload) (float64, error), err error) {
+func judging(ctx context.Context, by *merge.Part, m work.Models, o pool.Options) (judge func(*federate.Upload) (float64, error),
+	err error) {
 	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		return nil, err

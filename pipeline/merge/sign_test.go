@@ -56,8 +56,8 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-// TestGivenLimit: mergers that are told the limit of the whole sum every upload from it on, and their parts give the part of the whole; a part
-// lists its own uploads and no others.
+// TestGivenLimit: mergers that are told the limit of the whole sum every upload from it on, and their parts give the part of the whole; a
+// part lists its own uploads and no others.
 func TestGivenLimit(t *testing.T) {
 	t.Parallel()
 	var all [][]byte

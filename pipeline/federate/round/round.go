@@ -200,25 +200,8 @@ func Load(path string) (*Round, error) {
 	if _, r.Client, err = models.Load(r.Graph); err != nil {
 		return nil, fmt.Errorf("round %s: client_graph: %w", path, err)
 	}
-	if r.Client.Kind != models.KindClient {
-		return nil, fmt.Errorf("round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it", path, r.Graph,
-			r.Client.Kind)
-	}
-	if private := r.Client.Clip > 0; private != (r.Privacy != nil) {
-		if private {
-			return nil, fmt.Errorf("round %s: client_graph %s is of a private round and the file states no privacy; give it privacy: {epsilon: "+
-				"...}, or another graph", path, r.Graph)
-		}
-		return nil, fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want the one that fmp fuse --upload "+
-			"private writes", path, r.Graph)
-	}
-	if r.Calibrate > 0 && (!r.Client.ClassMeans || r.Client.Bytes > 0) {
-		return nil, fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than class means: leave it out (moments "+
-			"have calibration points of their own), or give a graph of fmp fuse --upload class-means", path, r.Calibrate, r.Graph)
-	}
-	if r.Corpus != "" && r.Client.Bytes == 0 {
-		return nil, fmt.Errorf("round %s: corpus is a prior of rounds of moments, and client_graph %s is of other uploads: leave it out, or "+
-			"give a graph of fmp fuse --upload moments", path, r.Graph)
+	if err := r.suitsGraph(path); err != nil {
+		return nil, err
 	}
 	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
 		s, err := prio.New(*b, r.Client.C, r.Client.K, "")
@@ -251,6 +234,31 @@ func Load(path string) (*Round, error) {
 		}
 	}
 	return r, nil
+}
+
+// suitsGraph returns an error if the file's settings are of another kind of uploads than the client graph's.
+func (r *Round) suitsGraph(path string) error {
+	if r.Client.Kind != models.KindClient {
+		return fmt.Errorf("round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it", path, r.Graph,
+			r.Client.Kind)
+	}
+	if private := r.Client.Clip > 0; private != (r.Privacy != nil) {
+		if private {
+			return fmt.Errorf("round %s: client_graph %s is of a private round and the file states no privacy; give it privacy: {epsilon: "+
+				"...}, or another graph", path, r.Graph)
+		}
+		return fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want the one that fmp fuse --upload "+
+			"private writes", path, r.Graph)
+	}
+	if r.Calibrate > 0 && (!r.Client.ClassMeans || r.Client.Bytes > 0) {
+		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than class means: leave it out (moments "+
+			"have calibration points of their own), or give a graph of fmp fuse --upload class-means", path, r.Calibrate, r.Graph)
+	}
+	if r.Corpus != "" && r.Client.Bytes == 0 {
+		return fmt.Errorf("round %s: corpus is a prior of rounds of moments, and client_graph %s is of other uploads: leave it out, or "+
+			"give a graph of fmp fuse --upload moments", path, r.Graph)
+	}
+	return nil
 }
 
 // Suits returns an error if a roster has too few clients for the round.

@@ -28,9 +28,9 @@ type merging struct {
 	Members []store.Member `json:"members"`
 }
 
-// Merge merges the stored uploads of members: those of the lowest keys here, as the sample of the round, and the others, which are judged
-// by the sample unless the options trust them, by workers. The part depends on the uploads alone. left are the clients left out of the sums.
-// It reorders the members.
+// Merge merges the stored uploads of members: those of the lowest keys here, as the sample of the round, and the others by workers, who
+// judge them by the sample unless the options trust them. The part depends on the uploads alone. left are the clients that were left out
+// of the sums. It reorders the members.
 func (q *Queue) Merge(ctx context.Context, members []store.Member) (whole *merge.Part, left []string, err error) {
 	slices.SortFunc(members, func(a, b store.Member) int {
 		return slices.Compare(merge.Key(q.job.Round, q.job.Graph, a.Client), merge.Key(q.job.Round, q.job.Graph, b.Client))

@@ -1,7 +1,7 @@
 // Package work distributes the sampling of a round's posterior, the merging of its uploads, and the runs of a grid, to any number of
 // workers on any machines, through a work queue in NATS JetStream. The sampling of a round is several jobs (pool.Part). A job is done by
-// one worker, and by another if that one dies. The posterior is, sample for sample, the one that the server would compute by itself, as both
-// run the same function on the same uploads; so is the part of merged uploads.
+// one worker, and by another if that one dies. The posterior is, sample for sample, the one that the server would compute by itself, as
+// both run the same function on the same uploads; so is the part of merged uploads.
 package work
 
 import (
