@@ -212,8 +212,8 @@ func (c *mergeCluster) probabilities(classifier []byte) []float32 {
 }
 
 // TestMergeCluster: workers merge a round that three NATS servers keep, one of them behind a leaf node. A worker is killed with a job in
-// its hands, and a NATS server with it. Every upload is counted once, those that name their classes falsely are left out, and the classifier is
-// byte for byte that of uploads merged in one process, and nearly that of uploads pooled one by one.
+// its hands, and a NATS server with it. Every upload is counted once, those that name their classes falsely are left out, and the
+// classifier is byte for byte that of uploads merged in one process, and nearly that of uploads pooled one by one.
 func TestMergeCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs three NATS servers, and waits until a worker has been silent")

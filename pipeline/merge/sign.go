@@ -15,7 +15,7 @@ const MaxSignature = 4 << 10
 // ErrSignature is wrapped by errors of [Verify].
 var ErrSignature = errors.New("part: it is not signed by a worker of the roster")
 
-// signed is the signature of a part, beside it: equal parts have equal bytes, whoever merged them.
+// signed is the signature of a part, beside it: parts of equal uploads have equal bytes.
 type signed struct {
 	Worker    string `json:"worker"`
 	Signature []byte `json:"signature"`
