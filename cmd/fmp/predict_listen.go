@@ -71,7 +71,13 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 		return err
 	}
 	defer eng.Close()
-	h, closeClassifier, err := service.Classifier(eng, data, pages, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	tracer, closeTracer, err := openTracer("fmp predict", log)
+	if err != nil {
+		return err
+	}
+	defer closeTracer()
+	h, closeClassifier, err := service.Classifier(eng, data, pages, log, tracer)
 	if err != nil {
 		return usageError(fmt.Errorf("classifier %s: %w", path, err))
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/buildinfo"
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
@@ -32,6 +33,7 @@ import (
 	"fmp/pipeline/federate/selfsigned"
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/page"
@@ -84,7 +86,9 @@ With noise: two-servers it takes two servers of one round file, run by people wh
 with the address of that one. Neither sees a client's sums; what is opened is the sum of all, with the noise of both.
 
 On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsewhere --tls-cert, --tls-key and --token-file
-(what readers of status, classifier and predictions must give) are needed. A roster is needed everywhere.`,
+(what readers of status, classifier and predictions must give) are needed. A roster is needed everywhere.
+
+OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces (docs/federate.md).`,
 		Example: `  fmp serve --round round.yaml
   fmp serve --round round.yaml --tls-self-signed
   fmp serve --round round.yaml --listen :8443 --tls-cert server.crt --tls-key server.key --token-file readers.token
@@ -261,7 +265,12 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 	if err != nil {
 		return usageError(fmt.Errorf("serve: --page: %w", err))
 	}
-	svc, err := service.New(ctx, service.Config{Page: join, Round: s.round, Key: key, Store: s.store, Token: token, Log: s.log,
+	tracer, closeTracer, err := openTracer("fmp serve", s.log)
+	if err != nil {
+		return err
+	}
+	defer closeTracer()
+	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round, Key: key, Store: s.store, Token: token, Log: s.log,
 		Pool: s.sampling(), Merge: s.merging(), Private: s.private(),
 		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng})
 	if err != nil {
@@ -269,6 +278,19 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 	}
 	defer svc.Close()
 	return s.listen(cmd, svc, slog.NewLogLogger(handler, slog.LevelDebug))
+}
+
+// openTracer returns the tracer that the variables of OpenTelemetry ask for, and a function that sends the spans that wait.
+func openTracer(program string, log *slog.Logger) (*trace.Tracer, func(), error) {
+	t, err := trace.New(os.Getenv, program, buildinfo.Read().Version, log)
+	if err != nil {
+		return nil, nil, usageError(err)
+	}
+	return t, func() {
+		end, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		t.Close(end)
+	}, nil
 }
 
 // openQueue gives the sampling to workers, where the server leaves it to them.

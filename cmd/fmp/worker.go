@@ -45,7 +45,9 @@ server would make itself, if both run the same release on the same engine.
 Runs of fmp grid --workers are taken too. Data sets and models are this machine's, found as fmp run finds them.
 
 With --merge a worker takes other jobs alone: it adds up a thousand uploads of a round at a time (fmp serve --merge), where they are
-stored, and gives the server a part. It may be connected to a leaf node. --key signs its parts.`,
+stored, and gives the server a part. It may be connected to a leaf node. --key signs its parts.
+
+OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as for fmp serve.`,
 		Example: `  fmp worker --nats nats://127.0.0.1:4222 --nats-token-file nats.token
   fmp worker --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3
   fmp worker --merge --key worker-1.key --nats tls://leaf:4222 --nats-creds fmp.creds`,
@@ -96,7 +98,13 @@ stored, and gives the server a part. It may be connected to a leaf node. --key s
 			return missingError(err)
 		}
 		defer conn.Close()
-		w := &work.Worker{Conn: conn, Log: log, Key: key, Open: func(uploads []pool.Upload, m work.Models, o pool.Options) (work.Sampler, error) {
+		tracer, closeTracer, err := openTracer("fmp worker", log)
+		if err != nil {
+			return err
+		}
+		defer closeTracer()
+		w := &work.Worker{Conn: conn, Log: log, Tracer: tracer, Key: key, Open: func(uploads []pool.Upload, m work.Models,
+			o pool.Options) (work.Sampler, error) {
 			o.Threads = cfg.Engine.Threads
 			return openSampling(eng, uploads, m, o)
 		}, Experiment: func(ctx context.Context, settings []byte) (map[string][]byte, error) {

@@ -57,6 +57,8 @@ type Client struct {
 	Log func(format string, args ...any)
 	// Wait is how long to retry a server that does not answer before the deadline is known.
 	Wait time.Duration
+	// trace is the identifier of the trace that the server's spans belong to, and its flags, as in traceparent.
+	trace, flags string
 	// over is the deadline by this machine's clock; zero while it is not known.
 	over time.Time
 }
@@ -65,7 +67,23 @@ type Client struct {
 // certificates to trust in place of the system's. Proxies are taken from the environment (HTTPS_PROXY, NO_PROXY).
 func New(address, ca string) (*Client, error) {
 	h, base, err := HTTP(address, ca)
-	return &Client{base: base, Wait: 24 * time.Hour, http: h}, err
+	c := &Client{base: base, Wait: 24 * time.Hour, http: h, trace: random(16), flags: "01"}
+	if p := strings.Split(os.Getenv("TRACEPARENT"), "-"); len(p) == 4 && len(p[1]) == 32 && len(p[3]) == 2 &&
+		strings.Trim(p[1]+p[3], "0123456789abcdef") == "" {
+		c.trace, c.flags = p[1], p[3]
+	}
+	return c, err
+}
+
+// traceparent returns the W3C trace context of one request: the client's requests are one trace, that of TRACEPARENT where it is set.
+func (c *Client) traceparent() string { return "00-" + c.trace + "-" + random(8) + "-" + c.flags }
+
+func random(bytes int) string {
+	b := make([]byte, bytes)
+	for i := range b {
+		b[i] = byte(rand.Uint32())
+	}
+	return hex.EncodeToString(b)
 }
 
 // HTTP returns an HTTP client for a server, and the server's base URL, to which paths are appended. See [New] for the arguments.
@@ -150,6 +168,7 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 // transient.
 func (c *Client) do(req *http.Request) (int, []byte, error) {
 	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Traceparent", c.traceparent())
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if certificate(err) {
@@ -327,6 +346,7 @@ func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) err
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 		req.Header.Set("If-Range", `"`+d.Graph+`"`)
 	}
+	req.Header.Set("Traceparent", c.traceparent())
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if certificate(err) {

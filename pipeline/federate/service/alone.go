@@ -7,19 +7,20 @@ import (
 	"fmp/models"
 	"fmp/onnx/engine"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/trace"
 )
 
 // Classifier serves one classifier without a round: predictions under the paths of a round's server, the classifier's file under
 // /classifier.onnx, and, where page is not nil, the page that classifies photographs, to which / leads.
-func Classifier(eng engine.Engine, data []byte, page http.Handler, log *slog.Logger) (http.Handler, func(), error) {
-	p := &predictor{engine: eng, log: log, refuse: refuse, permits: func(*http.Request) bool { return true }}
+func Classifier(eng engine.Engine, data []byte, page http.Handler, log *slog.Logger, t *trace.Tracer) (http.Handler, func(), error) {
+	p := &predictor{engine: eng, log: log, tracer: t, refuse: refuse, permits: func(*http.Request) bool { return true }}
 	v := store.Version{Number: 1, Digest: models.DigestBytes(data), Bytes: len(data)}
 	if err := p.serve(v, data, nil); err != nil {
 		return nil, nil, err
 	}
 	mux := http.NewServeMux()
 	for _, r := range p.routes() {
-		mux.HandleFunc(r.pattern, r.handle)
+		mux.Handle(r.pattern, traced(t, r.pattern, r.handle))
 	}
 	mux.HandleFunc("GET /classifier.onnx", func(w http.ResponseWriter, r *http.Request) { serveModel(w, r, v.Digest, data) })
 	if page != nil {

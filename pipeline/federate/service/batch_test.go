@@ -85,8 +85,8 @@ func ask(t *testing.T, ctx context.Context, q *batches, s engine.Session, id, n 
 	}
 }
 
-// TestBatches: what waits while the classifier runs is run together, up to the largest batch, and each request gets its own rows; one that is given
-// up does not hold up the others.
+// TestBatches: what waits while the classifier runs is run together, up to the largest batch, and each request gets its own rows; one
+// that is given up does not hold up the others.
 func TestBatches(t *testing.T) {
 	s := &doubling{first: make(chan error)}
 	q := &batches{statistics: &statistics{}}
@@ -111,7 +111,8 @@ func TestBatches(t *testing.T) {
 		t.Errorf("runs of %v; want 1, 3 and 2 together, 60", s.runs)
 	}
 	stats := q.statistics.of(1)
-	if len(stats.BatchStats) != 3 || stats.BatchStats[1].Size != 5 || stats.BatchStats[1].ComputeInfer.Count != 1 || stats.ExecutionCount != 3 {
+	if len(stats.BatchStats) != 3 || stats.BatchStats[1].Size != 5 || stats.BatchStats[1].ComputeInfer.Count != 1 ||
+		stats.ExecutionCount != 3 {
 		t.Errorf("%+v", stats)
 	}
 	if q.busy || len(q.waiting) > 0 {
@@ -132,7 +133,8 @@ func TestBatchFails(t *testing.T) {
 	want := map[int]string{0: "panic: a fault", 1: "negative", 2: "negative", 3: ""}
 	for range 4 {
 		a := <-to
-		if got := fmt.Sprint(a.err); a.err != nil && (want[a.id] == "" || !strings.Contains(got, want[a.id])) || a.err == nil && want[a.id] != "" {
+		if got := fmt.Sprint(a.err); a.err != nil && (want[a.id] == "" || !strings.Contains(got, want[a.id])) || a.err == nil &&
+			want[a.id] != "" {
 			t.Errorf("request %d: %v; want %q", a.id, a.err, want[a.id])
 		}
 	}

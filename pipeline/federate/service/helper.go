@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fmp/pipeline/federate/sender"
+	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/wire"
 )
 
@@ -97,6 +98,9 @@ func (h *Helper) call(ctx context.Context, method, path string, body, answer any
 	}
 	req.Header.Set("Authorization", "Bearer "+h.token)
 	req.Header.Set("Content-Type", "application/json")
+	if parent := trace.Parent(ctx); parent != "" {
+		req.Header.Set(trace.Header, parent)
+	}
 	resp, err := h.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("helper: %w", err)

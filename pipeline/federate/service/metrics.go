@@ -2,13 +2,16 @@ package service
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/privacy"
 )
 
@@ -81,11 +84,28 @@ func privacyGauge(b *privacy.Budget) prometheus.Collector {
 
 // observe measures the duration of a route's requests.
 func (s *Server) observe(pattern string, next http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return traced(s.Tracer, pattern, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
+		next(w, r)
+		s.metrics.requests.WithLabelValues(pattern, strconv.Itoa(w.(*watched).status)).Observe(time.Since(start).Seconds())
+	})
+}
+
+// traced records a span of each request of a route, below that of the caller. Probes and scrapes have none.
+func traced(t *trace.Tracer, pattern string, next http.HandlerFunc) http.Handler {
+	method, path, _ := strings.Cut(pattern, " ")
+	probe := slices.Contains([]string{"/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"}, path)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &watched{ResponseWriter: w, status: http.StatusOK}
-		next(seen, r)
-		s.metrics.requests.WithLabelValues(pattern, strconv.Itoa(seen.status)).Observe(time.Since(start).Seconds())
+		if t == nil || probe {
+			next(seen, r)
+			return
+		}
+		ctx, span := t.Start(trace.From(r.Context(), r.Header.Get(trace.Header)), pattern, trace.Server, "http.request.method", method,
+			"http.route", path)
+		next(seen, r.WithContext(ctx))
+		span.Set("http.response.status_code", seen.status)
+		span.End(seen.status >= http.StatusInternalServerError)
 	})
 }
 

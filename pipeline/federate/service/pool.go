@@ -13,6 +13,7 @@ import (
 	"fmp/models"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
@@ -98,7 +99,11 @@ func (s *Server) due() time.Duration {
 }
 
 // Pool makes the next version of the classifier from the uploads that are in.
-func (s *Server) Pool(ctx context.Context) error {
+func (s *Server) Pool(ctx context.Context) (err error) {
+	s.mu.Lock()
+	ctx, span := s.Tracer.Start(trace.From(ctx, s.cause), "pool", trace.Internal, "fmp.uploads", len(s.in))
+	s.mu.Unlock()
+	defer func() { span.End(err != nil) }()
 	if err := s.Store.Room(); err != nil { // before the work whose result could not be stored
 		return fmt.Errorf("pooling: %w", err)
 	}

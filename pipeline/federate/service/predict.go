@@ -21,6 +21,7 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/wire"
 )
 
@@ -66,6 +67,7 @@ func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error
 type predictor struct {
 	engine engine.Engine // nil: it makes none
 	log    *slog.Logger
+	tracer *trace.Tracer
 	refuse func(w http.ResponseWriter, code, detail string, args ...any)
 	// permits reports whether a call of gRPC is a reader's.
 	permits func(r *http.Request) bool
@@ -194,7 +196,8 @@ func (p *predictor) version() *served {
 	return p.serving
 }
 
-// acquire returns the version that makes predictions, locked for reading, so that a newer one does not close it; errNotYet if there is none.
+// acquire returns the version that makes predictions, locked for reading, so that a newer one does not close it; errNotYet if there is
+// none.
 func (p *predictor) acquire() (*served, error) {
 	for {
 		v := p.version()
@@ -213,6 +216,8 @@ func (p *predictor) acquire() (*served, error) {
 func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
 	use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
 	at := &stages{start: time.Now()}
+	ctx, span := p.tracer.Start(ctx, "classify", trace.Internal)
+	defer func() { span.End(err != nil) }()
 	v, err := p.acquire()
 	if err != nil {
 		return err
@@ -245,6 +250,7 @@ func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.C
 		return err
 	}
 	at.computed = time.Now()
+	span.Set("fmp.images", len(all), "fmp.queue_us", int(at.queue.Microseconds()), "fmp.run_us", int(at.infer.Microseconds()))
 	return use(v.version, c, all)
 }
 

@@ -18,6 +18,7 @@ import (
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
@@ -62,6 +63,8 @@ type Config struct {
 	// Token is the password of readers of the status, the classifier and predictions; empty: everybody may read them.
 	Token string
 	Log   *slog.Logger
+	// Tracer records spans; nil: none are recorded.
+	Tracer *trace.Tracer
 	// Page serves the client for browsers under /join/; nil: there is none.
 	Page http.Handler
 	// Now returns the current time; default time.Now.
@@ -83,6 +86,7 @@ type Server struct {
 	versions []store.Version
 	weighed  map[string]store.Member // in the latest version, by client
 	failure  string                  // why the last pooling failed; empty if it did not
+	cause    string                  // traceparent of the last request that brought an upload
 	settled  bool                    // in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	opening  sync.RWMutex
 
@@ -106,7 +110,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}}
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
-	s.predictions = &predictor{engine: c.Engine, log: c.Log, refuse: s.refuse, permits: s.permits}
+	s.predictions = &predictor{engine: c.Engine, log: c.Log, tracer: c.Tracer, refuse: s.refuse, permits: s.permits}
 	for r, err := range c.Store.Records(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)

@@ -15,6 +15,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/wire"
 )
 
@@ -158,6 +159,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	}
 	s.mu.Lock()
 	s.remember(record)
+	s.cause = trace.Parent(r.Context())
 	count := len(s.in)
 	s.mu.Unlock()
 	s.metrics.taken.Inc()

@@ -19,6 +19,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/pool"
 )
@@ -162,11 +163,14 @@ func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	if err := q.store.PutObject(ctx, j.Input, input); err != nil {
 		return j, err
 	}
-	to := subject
+	m := &nats.Msg{Subject: subject, Data: text, Header: nats.Header{}}
 	if j.Merge {
-		to = mergeSubject
+		m.Subject = mergeSubject
 	}
-	if _, err := q.js.Publish(ctx, to, text); err != nil {
+	if parent := trace.Parent(ctx); parent != "" {
+		m.Header.Set(trace.Header, parent)
+	}
+	if _, err := q.js.PublishMsg(ctx, m); err != nil {
 		return j, fmt.Errorf("job queue: %w", err)
 	}
 	return j, nil
@@ -225,6 +229,8 @@ type Worker struct {
 	Judge func(ctx context.Context, by *merge.Part, m Models, o pool.Options) (func(*federate.Upload) (float64, error), error)
 	Key   *identity.Key
 	Log   *slog.Logger
+	// Tracer records spans; nil: none are recorded.
+	Tracer *trace.Tracer
 
 	last    Sampling // the sampling that open and judge belong to
 	open    Sampler
@@ -310,6 +316,9 @@ func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	}
 	w.Log.Info("job taken", "job", job.ID, "round", job.Round)
 	start := time.Now()
+	ctx, span := w.Tracer.Start(trace.From(ctx, m.Headers().Get(trace.Header)), "process "+m.Subject(), trace.Consumer, "messaging.system",
+		"nats", "messaging.destination.name", m.Subject())
+	defer func() { span.End(err != nil) }()
 	err = w.do(ctx, job)
 	if ctx.Err() != nil {
 		_ = m.Nak() // another worker may have it immediately
