@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"fmp/pipeline/client"
@@ -68,30 +67,7 @@ func explainRelease(w released, share bool) string {
 			"its class's count, and to the sums a vector of length %d at most\n",
 			w.Classes, w.Coordinates, w.Classes*(w.Coordinates+1), privacy.CountSteps, privacy.Steps)
 	}
-	return text + "It holds no image, no file name and no number of images.\n" + promise(w.Budget, w.Classes)
-}
-
-// promise describes in words the guarantee of a budget.
-func promise(b privacy.Budget, classes int) string {
-	noise := map[string]string{
-		privacy.Local: fmt.Sprintf("Noise of standard deviation %d was added to each number on this machine. Nobody, the server "+
-			"included, sees the numbers without it.", b.NoiseSteps(classes)),
-		privacy.Trusted: "No noise was added here: the server sees the numbers as they are, and is trusted to add noise before anybody " +
-			"else sees them.",
-		privacy.TwoServers: "Two servers add noise to the sums of all clients before they are opened. If the two put together what they hold, " +
-			"they see this client's numbers without it.",
-	}[b.Noise]
-	unit := "one image"
-	if b.Unit == privacy.Client {
-		unit = "all images of this client"
-	}
-	change := "there or not"
-	if b.Relation == privacy.ReplaceOne {
-		change = "these or others"
-	}
-	return fmt.Sprintf("%s\nThe promise (epsilon %g, delta %g): what comes out is at most %.3g times as likely with %s %s, but for a "+
-		"chance of %g. It is for this release; the ledger adds up those of several rounds.\n",
-		noise, b.Epsilon, b.Delta, math.Exp(b.Epsilon), unit, change, b.Delta)
+	return text + "It holds no image, no file name and no number of images.\n" + w.Budget.Promise(w.Classes)
 }
 
 // explainGraph describes in words the content of an upload that a client graph would make.

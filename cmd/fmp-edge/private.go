@@ -156,18 +156,13 @@ func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, sr
 
 // messages makes the messages of a private upload: one, or a share for each of two servers.
 func messages(cl *client.Client, im *client.Labelled, w released) ([][]byte, error) {
-	sums, err := cl.Sums(im, w.Budget)
+	whole, err := cl.Release(im, w.Budget, w.Client, w.Round)
 	if err != nil {
 		return nil, refused("compress", err)
 	}
-	if w.Noise > 0 {
-		if err := sums.AddNoise(w.Noise, rand.Reader); err != nil {
-			return nil, err
-		}
-	}
-	out := []*federate.Release{{Round: w.Round, Client: w.Client, Model: w.Model, Budget: w.Budget, Sums: sums}}
+	out := []*federate.Release{whole}
 	if w.Budget.Noise == privacy.TwoServers {
-		if out, err = out[0].Split(rand.Reader); err != nil {
+		if out, err = whole.Split(rand.Reader); err != nil {
 			return nil, err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
 )
 
 // session is the state of a page.
@@ -122,9 +123,9 @@ func (s *session) describe(q *request) (any, []byte, error) {
 	if d.GraphBytes > wire.MaxGraph {
 		return nil, nil, fmt.Errorf("the client graph has %d bytes; allowed are %d", d.GraphBytes, wire.MaxGraph)
 	}
-	if d.Privacy != nil {
-		return nil, nil, fmt.Errorf("round %d is private (%v), and a page keeps no ledger of what was spent: take part with fmp-edge join "+
-			"--private; nothing was read and nothing sent", d.Round, d.Privacy)
+	if d.Privacy != nil && d.Privacy.Noise == privacy.TwoServers {
+		return nil, nil, fmt.Errorf("round %d is private with two servers, and a page speaks to the one that it came from alone: take part with "+
+			"fmp-edge join --helper; nothing was read and nothing sent", d.Round)
 	}
 	s.round = d
 	return struct {
@@ -165,9 +166,8 @@ func (s *session) open(q *request) (any, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("client graph: %w", err)
 	}
-	if c.Private() {
-		return nil, nil, errors.New("the client graph is one of private rounds, and a page keeps no ledger of what was spent: use fmp-edge " +
-			"compress --epsilon")
+	if err := s.admit(c); err != nil {
+		return nil, nil, err
 	}
 	s.client, s.scope, s.approved = c, p.Scope, client.Memory{Lines: p.Approved}
 	return s.judge()
@@ -276,6 +276,7 @@ func (s *session) compress(q *request) (any, []byte, error) {
 		Precision federate.Precision
 		AtLeast   int
 		Skip      bool
+		spending
 	}
 	if err := q.into(&p); err != nil {
 		return nil, nil, err
@@ -290,7 +291,14 @@ func (s *session) compress(q *request) (any, []byte, error) {
 	if !s.trusted {
 		return nil, nil, errors.New("the extractor is not approved: nothing was read")
 	}
-	u, left, err := s.client.Upload(context.Background(), &counted{Source: src, tell: q.progress},
+	images := &counted{Source: src, tell: q.progress}
+	if err := s.admit(s.client); err != nil {
+		return nil, nil, err
+	}
+	if s.client.Private() {
+		return s.release(images, p.Skip, p.Name, p.spending)
+	}
+	u, left, err := s.client.Upload(context.Background(), images,
 		client.Options{Skip: p.Skip, AtLeast: max(1, p.AtLeast)}, p.Name)
 	if err != nil {
 		return nil, nil, err
@@ -313,10 +321,7 @@ func (s *session) compress(q *request) (any, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, e := range left {
-		l.Left = append(l.Left, e.Error())
-	}
-	l.Zeros = s.client.Zeros
+	l.add(left, s.client.Zeros)
 	return l, data, nil
 }
 
@@ -325,6 +330,9 @@ func (s *session) explain(q *request) (any, []byte, error) {
 	l, err := s.leaving(q.data)
 	if err != nil {
 		return nil, nil, err
+	}
+	if d := s.round; d != nil && ((l.Budget == nil) != (d.Privacy == nil) || l.Budget != nil && *l.Budget != *d.Privacy) {
+		return nil, nil, fmt.Errorf("the upload's privacy is %v; that of round %d is %v", l.Budget, d.Round, d.Privacy)
 	}
 	if d := s.round; d != nil && (l.Round != d.Round || l.Model != d.Graph) {
 		return nil, nil, fmt.Errorf("the upload is for round %d with client graph %s; the server's are %d and %s", l.Round, l.Model, d.Round,
@@ -351,6 +359,18 @@ type leaving struct {
 	Scatter   int                `json:"scatter,omitempty"` // numbers of the scatter within classes
 	Left      []string           `json:"left,omitempty"`
 	Zeros     int                `json:"zeros,omitempty"`
+
+	Budget  *privacy.Budget `json:"budget,omitempty"` // of a private upload; its points are sums and its images counts, with noise
+	Promise string          `json:"promise,omitempty"`
+	Spent   *spent          `json:"spent,omitempty"` // where it was made just now
+}
+
+// add notes the photographs left out, and the number of those of which the network made no finite numbers.
+func (l *leaving) add(left []error, zeros int) {
+	for _, e := range left {
+		l.Left = append(l.Left, e.Error())
+	}
+	l.Zeros = zeros
 }
 
 // row is a point of an upload.
@@ -362,6 +382,16 @@ type row struct {
 }
 
 func (s *session) leaving(data []byte) (*leaving, error) {
+	if federate.IsRelease(data) {
+		u, err := federate.DecodeRelease(data, federate.Expect{})
+		if err != nil {
+			return nil, err
+		}
+		if u.Share != nil {
+			return nil, errors.New("the upload is one of two shares, which a page does not send")
+		}
+		return releasing(u, data), nil
+	}
 	u, err := federate.Decode(data, federate.Expect{})
 	if err != nil {
 		return nil, err

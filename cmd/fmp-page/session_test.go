@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -198,8 +200,92 @@ func TestExtractorOfAnother(t *testing.T) {
 	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, &request{read: read}, "")
 }
 
-// TestReceipt: a request is signed by the key, and a receipt is taken only of the server's key and for what was sent; private rounds are
-// refused.
+// TestPrivate: a private upload is made once and written down; its owner's limit holds over rounds, and rounds, graphs and uploads that do
+// not agree about privacy are refused.
+func TestPrivate(t *testing.T) {
+	_, paths, read := photographs(t)
+	graphs := map[bool][]byte{false: graph(t), true: assetstest.PrivateClient(t)}
+	round := func(s *session, number uint64, noise string, epsilon float64, private bool, refused string) {
+		t.Helper()
+		d := wire.Description{Round: number, State: wire.Open, Now: time.Now(), Deadline: time.Now().Add(time.Hour),
+			Graph: models.DigestBytes(graphs[private]), GraphBytes: 1, MaxPoints: 100, MaxBytes: 1 << 20,
+			ServerKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}
+		if noise != "" {
+			d.Privacy = &privacy.Budget{Epsilon: epsilon, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: noise, Points: 40}
+		}
+		if noise == privacy.TwoServers {
+			d.Server = wire.Leader
+		}
+		text, err := json.Marshal(map[string]any{"rounds": []wire.Description{d}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(t, s, "round", nil, &request{data: text}, refused)
+	}
+	round(&session{}, 1, privacy.TwoServers, 1, true, "fmp-edge join --helper")
+	s := &session{}
+	ask(t, s, "open", nil, &request{data: graphs[true]}, "no server states the round's budget")
+	round(s, 1, "", 0, true, "")
+	ask(t, s, "open", nil, &request{data: graphs[true]}, "is not private")
+	round(s, 1, privacy.Local, 1, false, "")
+	ask(t, s, "open", nil, &request{data: graphs[false]}, "is one of plain uploads")
+	round(s, 1, privacy.Local, 1, true, "")
+	ask(t, s, "open", nil, &request{data: graphs[true]}, "")
+	ledger := ""
+	compress := func(limit float64, made bool, refused string, paths ...string) (map[string]any, []byte) {
+		t.Helper()
+		return ask(t, s, "compress", map[string]any{"name": "a", "paths": paths, "ledger": ledger, "maxEpsilon": limit, "made": made,
+			"kept": "here"}, &request{read: read}, refused)
+	}
+	unread := func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }
+	for limit, refused := range map[float64]string{0: "a number above 0", .5: "you allow 0.5"} {
+		ask(t, s, "compress", map[string]any{"name": "a", "paths": paths, "maxEpsilon": limit}, &request{read: unread}, refused)
+	}
+	shown, first := compress(1.2, false, "", paths...)
+	_, other := compress(1.2, false, "", paths...)
+	r, err := federate.DecodeRelease(first, federate.Expect{})
+	if err != nil || r.Budget.Epsilon != 1 || r.Client != "a" || r.Round != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	o, err := federate.DecodeRelease(other, federate.Expect{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apart := 0. // two draws are 1.13 deviations apart in the mean, to .09 of these
+	for i, v := range r.Sums.Values {
+		apart += math.Abs(float64(v-o.Sums.Values[i])) / float64(len(r.Sums.Values))
+	}
+	if d := float64(r.Budget.NoiseSteps(r.Sums.Classes)); apart < d/2 || apart > 2*d {
+		t.Errorf("two draws are %v apart in the mean, and the noise's deviation is %v", apart, d)
+	}
+	if shown["images"] != 0. || shown["digest"] != models.DigestBytes(first) || !strings.Contains(shown["promise"].(string), "epsilon 1,") {
+		t.Errorf("shown: %v", shown)
+	}
+	ledger = shown["spent"].(map[string]any)["line"].(string)
+	if again, data := compress(1.2, true, "", paths...); data != nil ||
+		again["spent"].(map[string]any)["again"].(map[string]any)["sha256"] != models.DigestBytes(first) {
+		t.Errorf("the same photographs: %v", again)
+	}
+	compress(9, true, "of other photographs", paths[1:]...)
+	if e, _ := ask(t, s, "explain", nil, &request{data: first}, ""); e["digest"] != shown["digest"] || e["spent"] != nil {
+		t.Errorf("explained: %v", e)
+	}
+	round(s, 2, privacy.Local, 1, true, "")
+	ask(t, s, "explain", nil, &request{data: first}, "is for round 1")
+	compress(1.2, false, "1.465 would be spent on one of the photographs, over 1 earlier", paths[1:]...)
+	if l, _ := compress(1.5, false, "", paths...); l["spent"].(map[string]any)["earlier"] != 1. {
+		t.Errorf("a second round: %v", l["spent"])
+	}
+	ledger += "{"
+	compress(9, false, "what was spent cannot be told", paths...)
+	round(s, 2, privacy.Local, 2, true, "")
+	ask(t, s, "explain", nil, &request{data: first}, "privacy is")
+	round(s, 1, "", 0, true, "")
+	compress(9, false, "is not private", paths...)
+	ask(t, s, "explain", nil, &request{data: first}, "privacy is")
+}
+
+// TestReceipt: a request is signed by the key, and a receipt is taken only of the server's key and for what was sent.
 func TestReceipt(t *testing.T) {
 	_, paths, read := photographs(t)
 	data := graph(t)
@@ -219,10 +305,6 @@ func TestReceipt(t *testing.T) {
 		return text
 	}
 	s := &session{}
-	private := d
-	private.Privacy = &privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local,
-		Points: 10}
-	ask(t, s, "round", nil, &request{data: list(private)}, "private")
 	about, _ := ask(t, s, "round", nil, &request{data: list(d)}, "")
 	if about["graph_path"] != "/v1/rounds/7/graph" {
 		t.Errorf("the round is shown as %v", about)

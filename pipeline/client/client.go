@@ -19,6 +19,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 	"fmp/pipeline/privacy"
@@ -369,6 +370,20 @@ func (c *Client) coordinates(h []float32, y int) []float32 {
 		return w
 	}
 	return nil
+}
+
+// Release returns the message of a client of a name for a private round, with the noise where this client adds it.
+func (c *Client) Release(l *Labelled, b privacy.Budget, name string, round uint64) (*federate.Release, error) {
+	sums, err := c.Sums(l, b)
+	if err != nil {
+		return nil, err
+	}
+	if b.Noise == privacy.Local {
+		if err := sums.AddNoise(b.NoiseSteps(c.Manifest.C), rand.Reader); err != nil {
+			return nil, err
+		}
+	}
+	return &federate.Release{Round: round, Client: name, Model: c.Manifest.Digest, Budget: b, Sums: sums}, nil
 }
 
 // Sums returns the class sums of a private upload before noise: coordinates clipped, rounded and counted, and where a client is the unit

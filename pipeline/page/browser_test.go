@@ -17,19 +17,24 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/internal/browser"
+	"fmp/pipeline/privacy"
 )
 
 var shotsFlag = flag.String("shots", "", "folder to which TestFromPhotographsToPrediction saves screenshots of the pages")
@@ -196,7 +201,10 @@ func kept(b *browser.Browser, end string) []byte {
 				const key = keys.result.find(k => k.endsWith(%q));
 				if (!key) { ok(''); return; }
 				const get = store.get(key);
-				get.onsuccess = () => { open.result.close(); ok(btoa(Array.from(get.result, c => String.fromCharCode(c)).join(''))); };
+				get.onsuccess = () => {
+					open.result.close();
+					ok(btoa(typeof get.result === 'string' ? get.result : Array.from(get.result, c => String.fromCharCode(c)).join('')));
+				};
 			};
 		};
 	})`, end), &text)
@@ -343,6 +351,7 @@ func TestFromPhotographsToPrediction(t *testing.T) {
 	b := browser.New(t)
 	p := newPlace(t)
 	t.Run("online", func(t *testing.T) { b.T, p.t = t, t; online(b, p) })
+	t.Run("private", func(t *testing.T) { b.T, p.t = t, t; private(b, p) })
 	t.Run("offline", func(t *testing.T) { b.T, p.t = t, t; offline(b, p) })
 	t.Run("folder", func(t *testing.T) { b.T, p.t = t, t; folder(b, p) })
 	t.Run("listen", func(t *testing.T) { b.T, p.t = t, t; listening(b, p) })
@@ -391,17 +400,7 @@ func online(b *browser.Browser, p *place) {
 	d := round(b.T, address)
 	p.same(upload, "--round", "7", "--precision", d.Precisions[0])
 	look(b, "join-3-leaves")
-	// The server reads its roster again in its own time; until then it knows no such client.
-	for {
-		click(b, "#send-upload")
-		b.Until("document.querySelector('.receipt') || document.querySelector('#send .bad')")
-		var done bool
-		b.Eval("document.querySelector('.receipt') !== null", &done)
-		if done {
-			break
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
+	sent(b)
 	r := &wire.Receipt{}
 	if err := json.Unmarshal(kept(b, "receipt"), r); err != nil || r.Upload != digest || r.Verify(d.ServerKey) != nil {
 		b.T.Errorf("the page keeps the receipt %+v (%v); want that of %s", r, err, digest)
@@ -418,6 +417,109 @@ func online(b *browser.Browser, p *place) {
 	p.predicted(b, "classifier.onnx")
 	look(b, "predict")
 	quiet(b)
+}
+
+// private: a page takes part in a private round with noise of its own, up to a receipt that states the spent budget; a reload and the same
+// photographs give the same upload, other photographs of the round none, and a second round is refused where it would spend more than its
+// owner allows, and taken where not. Both rounds are at one address, as a browser counts by address.
+func private(b *browser.Browser, p *place) {
+	p.write("private/client.onnx", assetstest.PrivateClient(p.t))
+	p.run("fmp", "keys", "--dir", "private/keys", "--roster", "private/roster.txt", "edge", "other")
+	var rounds []*httputil.ReverseProxy
+	for i, text := range []string{"round: 1\nprivacy: {epsilon: 4}\n", "round: 2\nprivacy: {epsilon: 2}\n"} {
+		name := fmt.Sprintf("private/round%d.yaml", i+1)
+		p.write(name, []byte(text+"client_graph: client.onnx\nroster: roster.txt\nquorum: 2\ndeadline: 2090-01-01T00:00:00Z\n"))
+		to, err := url.Parse(p.serve("serve", "--round", name, "--state", fmt.Sprintf("private/state%d", i+1), "--listen", "127.0.0.1:0",
+			"--page", "page"))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		rounds = append(rounds, httputil.NewSingleHostReverseProxy(to))
+	}
+	var now atomic.Pointer[httputil.ReverseProxy]
+	now.Store(rounds[0])
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { now.Load().ServeHTTP(w, r) }))
+	defer server.Close()
+	page := func(limit string) {
+		b.Until("document.querySelector('#folder')")
+		b.Choose("#folder", p.path("photos", "page"))
+		b.Until("document.querySelector('#limit') && document.querySelector('#counted')")
+		b.Eval(fmt.Sprintf("document.querySelector('#limit').value = %q", limit), nil)
+	}
+	b.Open(server.URL+"/join/", 1280, false)
+	p.write("private/roster.txt", append(p.read("private/roster.txt"), named(b, "page")+"\n"...))
+	page("3")
+	if said := computed(b); !strings.Contains(said, "epsilon 4, and you allow 3") {
+		b.T.Errorf("a round above the limit: %s", said)
+	}
+	b.Eval("document.querySelector('#limit').value = 4.5", nil)
+	click(b, "#compute")
+	b.Until("document.querySelector('#digest')")
+	look(b, "private-1-leaves")
+	first := kept(b, " page")
+	r, err := federate.DecodeRelease(first, federate.Expect{})
+	if err != nil || r.Budget.Epsilon != 4 || r.Budget.Noise != privacy.Local {
+		b.T.Fatalf("the page keeps %+v (%v)", r, err)
+	}
+	digest := sent(b)
+	receipt := &wire.Receipt{}
+	if err := json.Unmarshal(kept(b, "receipt"), receipt); err != nil || receipt.Upload != digest ||
+		digest != models.DigestBytes(first) || receipt.Spent == nil || receipt.Spent.Epsilon != 4 {
+		b.T.Errorf("the page keeps the receipt %+v (%v)", receipt, err)
+	}
+	look(b, "private-2-receipt")
+	// After a reload the upload is there; the same photographs give it again, others none.
+	b.Open(server.URL+"/join/", 1280, false)
+	b.Until("document.querySelector('.receipt')")
+	page("4.5")
+	if again := computed(b); again != digest || !bytes.Equal(kept(b, " page"), first) {
+		b.T.Errorf("the same photographs gave %s after %s", again, digest)
+	}
+	b.Choose("#files", p.path("photos", "page", "0", "0.png"))
+	b.Until("document.querySelectorAll('.tile').length === 1")
+	click(b, ".tile")
+	b.Until("document.querySelector('#limit')")
+	if said := computed(b); !strings.Contains(said, "was made in this browser, of other photographs") {
+		b.T.Errorf("other photographs for the same round: %s", said)
+	}
+	// A page that decided by an older ledger keeps nothing.
+	was := kept(b, "ledger")
+	var refused bool
+	b.Eval(`import('./common.js').then(m => m.spend('', 'line', 'late', 1)).then(() => false, () => true)`, &refused)
+	if !refused || !bytes.Equal(kept(b, "ledger"), was) || bytes.Count(was, []byte("\n")) != 1 || len(kept(b, "late")) > 0 {
+		b.T.Errorf("an older ledger: refused %v, the ledger is %q after %q", refused, kept(b, "ledger"), was)
+	}
+	// Another round: epsilon 4 and 2 on the same photographs are more than 4.5.
+	now.Store(rounds[1])
+	b.Open(server.URL+"/join/", 1280, false)
+	page("4.5")
+	if said := computed(b); !strings.Contains(said, "would be spent on one of the photographs") {
+		b.T.Errorf("a second round beyond the limit: %s", said)
+	}
+	look(b, "private-3-refused")
+	b.Eval("document.querySelector('#limit').value = 6", nil)
+	click(b, "#compute")
+	b.Until("document.querySelector('#spent')")
+	if second := sent(b); second == digest {
+		b.T.Error("the second round has the upload of the first")
+	}
+	quiet(b, "403")
+}
+
+// sent sends the page's upload until it has a receipt, and returns the digest that is shown. A server reads its roster again in its own
+// time; until then it knows no such client.
+func sent(b *browser.Browser) (digest string) {
+	b.T.Helper()
+	for done := false; !done; {
+		click(b, "#send-upload")
+		b.Until("document.querySelector('.receipt') || document.querySelector('#send .bad')")
+		b.Eval("document.querySelector('.receipt') !== null", &done)
+		if !done {
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	b.Eval("document.querySelector('#digest').textContent", &digest)
+	return digest
 }
 
 // round returns the description of a server's round.

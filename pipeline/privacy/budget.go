@@ -102,6 +102,29 @@ func (b Budget) String() string {
 	return fmt.Sprintf("epsilon %g, delta %g for %s %s, noise: %s", b.Epsilon, b.Delta, unit, relation, b.Noise)
 }
 
+// Promise describes in words the guarantee of a budget.
+func (b Budget) Promise(classes int) string {
+	noise := map[string]string{
+		Local: fmt.Sprintf("Noise of standard deviation %d was added to each number on this machine. Nobody, the server "+
+			"included, sees the numbers without it.", b.NoiseSteps(classes)),
+		Trusted: "No noise was added here: the server sees the numbers as they are, and is trusted to add noise before anybody " +
+			"else sees them.",
+		TwoServers: "Two servers add noise to the sums of all clients before they are opened. If the two put together what they hold, " +
+			"they see this client's numbers without it.",
+	}[b.Noise]
+	unit := "one image"
+	if b.Unit == Client {
+		unit = "all images of this client"
+	}
+	change := "there or not"
+	if b.Relation == ReplaceOne {
+		change = "these or others"
+	}
+	return fmt.Sprintf("%s\nThe promise (epsilon %g, delta %g): what comes out is at most %.3g times as likely with %s %s, but for a "+
+		"chance of %g. It is for this release; the ledger adds up those of several rounds.\n",
+		noise, b.Epsilon, b.Delta, math.Exp(b.Epsilon), unit, change, b.Delta)
+}
+
 // Sigma returns the smallest standard deviation of Gaussian noise, at sensitivity 1, that is (epsilon, delta)-differentially private:
 // the analytic Gaussian mechanism (Balle and Wang 2018, theorem 8), by bisection of
 //

@@ -144,14 +144,21 @@ func (e *SpentError) Error() string {
 // Find returns the last release that answered the same question about the same images, nil where there is none.
 func (l Ledger) Find(s Spending) (*Spending, error) {
 	var found *Spending
-	err := l.read(func(past []Spending) ([]byte, error) {
-		for i := range past {
-			if past[i].same(s) {
-				found = &past[i]
-			}
-		}
-		return nil, nil
+	err := l.read(func(lines []byte) (_ []byte, err error) {
+		found, err = Find(lines, s)
+		return nil, err
 	})
+	return found, err
+}
+
+// Find is [Ledger.Find] in a ledger's lines.
+func Find(lines []byte, s Spending) (found *Spending, err error) {
+	past, err := parseLedger(lines)
+	for i := range past {
+		if past[i].same(s) {
+			found = &past[i]
+		}
+	}
 	return found, err
 }
 
@@ -159,30 +166,33 @@ func (l Ledger) Find(s Spending) (*Spending, error) {
 // [SpentError], and nothing is written (0: no limit). Unless again is set, so is a release that was made before: another process may have
 // made it meanwhile.
 func (l Ledger) Spend(s Spending, limit float64, again bool) (total float64, earlier int, err error) {
-	err = l.read(func(past []Spending) ([]byte, error) {
-		if !again && slices.ContainsFunc(past, s.same) {
-			return nil, fmt.Errorf("the same release is being made by another process")
-		}
-		total, earlier = Total(past, s)
-		if limit > 0 && total > limit {
-			return nil, &SpentError{total, limit, earlier, s.Budget.Unit}
-		}
-		data, err := json.Marshal(s)
-		return append(data, '\n'), err
+	err = l.read(func(lines []byte) (line []byte, err error) {
+		line, total, earlier, err = Spend(lines, s, limit, again)
+		return line, err
 	})
 	return total, earlier, err
 }
 
-// read passes the releases of the file to next, which returns the bytes to append.
-func (l Ledger) read(next func(past []Spending) ([]byte, error)) error {
-	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) ([]byte, error) {
-		past, err := parseLedger(lines)
-		if err != nil {
-			return nil, err
-		}
-		return next(past)
-	})
+// Spend is [Ledger.Spend] in a ledger's lines: it returns the line to append, which the caller keeps before the release leaves.
+func Spend(lines []byte, s Spending, limit float64, again bool) (line []byte, total float64, earlier int, err error) {
+	past, err := parseLedger(lines)
 	if err != nil {
+		return nil, 0, 0, err
+	}
+	if !again && slices.ContainsFunc(past, s.same) {
+		return nil, 0, 0, fmt.Errorf("the same release is being made by another process")
+	}
+	total, earlier = Total(past, s)
+	if limit > 0 && total > limit {
+		return nil, total, earlier, &SpentError{total, limit, earlier, s.Budget.Unit}
+	}
+	line, err = json.Marshal(s)
+	return append(line, '\n'), total, earlier, err
+}
+
+// read passes the lines of the file to next, which returns the bytes to append.
+func (l Ledger) read(next func(lines []byte) ([]byte, error)) error {
+	if err := atomicfile.Extend(l.Path, maxLedger, next); err != nil {
 		return fmt.Errorf("privacy: ledger %w", err)
 	}
 	return nil

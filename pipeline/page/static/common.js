@@ -87,6 +87,18 @@ async function kept(mode, act) {
 export const recall = name => kept('readonly', s => s.get(name));
 export const keep = (name, value) => kept('readwrite', s => s.put(value, name));
 
+// spend keeps a release with its line of the ledger, both or none: unless the ledger is as it was when the line was made, nothing is kept.
+export const spend = (ledger, line, name, data) => kept('readwrite', s => {
+  const r = s.get('ledger');
+  r.onsuccess = () => {
+    if ((r.result ?? '') !== ledger) { s.transaction.abort(); return; }
+    s.put(ledger + line, 'ledger');
+    s.put(data, name);
+    s.delete(`${name} receipt`);
+  };
+  return r;
+});
+
 // save hands a file to the person.
 export function save(name, data, type = 'application/octet-stream') {
   const a = el('a', { href: URL.createObjectURL(new Blob([data], { type })), download: name });

@@ -1,5 +1,5 @@
 // A client in the browser: round, name, photographs, what leaves, and the sending of it.
-import { el, byId, show, plural, bytes, duration, Program, recall, keep, save, fetched, problem, chooser, picture, failed, foot } from './common.js';
+import { el, byId, show, plural, bytes, duration, Program, recall, keep, spend, save, fetched, problem, chooser, picture, failed, foot } from './common.js';
 
 const few = 5;          // images behind a mean below which the page warns: a mean of one is that image's own features
 const mostThumbs = 9;   // of a class
@@ -66,6 +66,7 @@ async function findRound() {
     const bar = el('progress', { max: 1, value: 0, 'aria-label': 'Fetching the client graph' });
     show('round', el('p', {}, `Fetching the client graph, ${bytes(d.graph_bytes)}.`), bar);
     const data = await fetched(at(d.graph_path), n => { bar.value = n / d.graph_bytes; });
+    if (d.privacy) state.limit = await recall('limit');
     await openGraph(data);
   } catch (e) { show('round', failed(e)); }
 }
@@ -251,6 +252,8 @@ function sorter() {
 
 const uploadName = () => `upload ${state.graph.digest} ${numberOf()} ${state.name}`;
 
+const budget = () => state.round?.privacy;
+
 function dropUpload() { state.upload = state.summary = state.receipt = null; show('send'); }
 
 // recallUpload shows the upload that was made before for this round and name: another would be refused where the first is in.
@@ -268,39 +271,100 @@ async function recallUpload() {
 
 const computeButton = () => el('div', { class: 'buttons' }, el('button', { type: 'button', id: 'compute', onclick: compute }, state.upload ? 'Compute it anew' : 'Compute the upload'), el('span', { class: 'hint' }, 'Nothing is sent by this.'));
 
+// limits asks how much private rounds may spend in all, and says where it is counted.
+function limits() {
+  const b = budget();
+  const input = el('input', { id: 'limit', type: 'number', min: 0, step: 'any', required: true, ...(state.limit && { value: state.limit }), oninput: () => { state.limit = input.value; } });
+  return el('div', { class: 'note', id: 'private' },
+    el('p', {}, `This round is private: it spends epsilon ${b.epsilon} (delta ${b.delta}) on ${b.unit === 'client' ? 'all your photographs together' : 'each photograph'}. `,
+      b.noise === 'local' ? 'This browser adds the noise before anything leaves.' : 'The server adds the noise, and sees the sums without it.'),
+    el('div', { class: 'line' }, el('label', { for: 'limit' }, `Most epsilon that rounds may spend on ${b.unit === 'client' ? 'you' : 'any photograph'}, in all`), input),
+    el('p', {}, 'A ledger in this browser adds up what was spent at this address. Clearing the site’s data, another browser, another address and fmp-edge begin at nothing.',
+      state.unsafe && ' This browser has not promised to keep it: where space is short it may clear it.'));
+}
+
 function showLeaves() {
   if (state.busy) return;
   if (state.upload) { showSummary(); return; }
-  show('leaves', el('p', {}, state.photos.size > 0 ? 'The network runs over the photographs in this page. Then you see every number that would leave.' : 'Choose photographs first.'), state.photos.size > 0 && computeButton());
+  const ask = budget() && state.photos.size > 0 && limits();
+  show('leaves', el('p', {}, state.photos.size > 0 ? 'The network runs over the photographs in this page. Then you see every number that would leave.' : 'Choose photographs first.'), ask, state.photos.size > 0 && computeButton());
+}
+
+// made takes an upload that was just made. A private one is kept together with its line of the ledger, before it is shown or can be sent; of
+// one that was made before of the same photographs the kept bytes are taken.
+async function made({ data, ...summary }, ledger) {
+  const name = uploadName();
+  if (!budget()) {
+    await keep(name, data.slice());
+    await keep(name + ' receipt', undefined);
+  } else if (summary.spent.again) {
+    const { path, sha256 } = summary.spent.again;
+    data = await recall(path);
+    summary = data && await program.call('explain', {}, { data: data.slice() });
+    if (summary?.digest !== sha256) throw new Error('The upload of these photographs was made before and is not in this browser any more. Noise that is drawn again spends the budget again: nothing is made.');
+    state.receipt = await recall(path + ' receipt');
+  } else {
+    try {
+      await spend(ledger, summary.spent.line, name, data.slice());
+    } catch { throw new Error('Another page of this address spent meanwhile, or the browser could not keep the ledger. Nothing was kept and nothing spent: compute again.'); }
+  }
+  state.upload = data;
+  state.summary = summary;
 }
 
 async function compute() {
+  let ledger;
+  if (budget()) {
+    state.limit = byId('limit').value;
+    await keep('limit', state.limit);
+    ledger = await recall('ledger') ?? '';
+    state.unsafe = !await navigator.storage?.persist?.();
+  }
   const paths = [...state.photos.keys()], start = performance.now();
   const bar = el('progress', { max: 1, value: 0, 'aria-label': 'Photographs computed' }), text = el('p', { 'aria-live': 'off' }, 'Reading the first photographs.');
   state.busy = true;
   show('leaves', text, bar, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => program.stop('Stopped; nothing was kept.') }, 'Stop')));
   try {
-    const { data, ...summary } = await program.call('compress', { paths, name: state.name, round: numberOf(), skip: byId('skip')?.checked ?? false },
+    await made(await program.call('compress', { paths, name: state.name, round: numberOf(), skip: byId('skip')?.checked ?? false,
+      ...(budget() && { ledger, maxEpsilon: Number(state.limit), kept: uploadName(), made: await recall(uploadName()) !== undefined }) },
       { files: paths.map(path => ({ path, file: state.photos.get(path) })), progress: (done, all) => {
         const rate = done / ((performance.now() - start) / 1000);
         bar.max = all; bar.value = done;
         text.textContent = `${done.toLocaleString('en')} of ${plural(all, 'photograph')}, ${rate.toPrecision(2)} a second, ${done < all ? duration((all - done) / rate) + ' left' : 'last sums'}.`;
-      } });
-    state.upload = data;
-    state.summary = summary;
+      } }), ledger);
     state.seconds = (performance.now() - start) / 1000;
-    await keep(uploadName(), data.slice());
-    await keep(uploadName() + ' receipt', undefined);
     state.busy = false;
     showSummary();
   } catch (e) {
     state.busy = false;
-    show('leaves', failed(e), el('label', { class: 'check' }, el('input', { type: 'checkbox', id: 'skip' }), ' Leave out photographs that cannot be read'), computeButton());
+    show('leaves', failed(e), budget() && limits(), el('label', { class: 'check' }, el('input', { type: 'checkbox', id: 'skip' }), ' Leave out photographs that cannot be read'), computeButton());
   }
   refresh();
 }
 
+// showRelease shows a private upload. It is made once: there is no button to make another.
+async function showRelease() {
+  const s = state.summary, b = s.budget, local = b.noise === 'local';
+  const ledger = await recall('ledger') ?? '';
+  show('leaves',
+    el('figure', {}, el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'All sums that leave' }, heatmap(s)),
+      el('figcaption', {}, `Every number that leaves: for each class the sum of ${plural(s.features, 'number')} of its photographs as shades (blue below zero, orange above) and a count${local ? ', both with noise' : ''}. ${bytes(s.bytes)} in all.`)),
+    el('ul', { class: 'facts' },
+      el('li', {}, `that you, “${s.client}”, take part in round ${s.round}`),
+      el('li', {}, `${plural(s.points.length, 'sum')} of ${plural(s.features, 'number')} and a count, of every class, whether or not you have photographs of it`),
+      el('li', {}, 'no photograph, no file name and no number of photographs')),
+    el('p', { id: 'promise' }, s.promise),
+    s.spent && el('p', { id: 'spent' }, `Spent in all, with ${plural(s.spent.earlier, 'earlier release')} at this address: epsilon ${s.spent.epsilon.toPrecision(3)} of ${state.limit}.`),
+    s.zeros > 0 && el('p', { class: 'note' }, `Of ${plural(s.zeros, 'photograph')} the network made no finite numbers; they count as zeros.`),
+    s.left?.length > 0 && el('details', {}, el('summary', {}, `${plural(s.left.length, 'photograph was', 'photographs were')} left out`), el('ul', {}, s.left.map(l => el('li', {}, l)))),
+    el('p', { class: 'digest' }, 'SHA-256 ', el('code', { id: 'digest' }, s.digest), ', made once: noise that is drawn again spends again'),
+    el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', id: 'save-ledger', onclick: () => save('spent.jsonl', ledger, 'application/jsonl') }, 'Save the ledger')));
+  showSend();
+  refresh();
+}
+
 function showSummary() {
+  if (state.summary.budget) { showRelease(); return; }
   const s = state.summary, g = state.graph, share = state.size ? s.bytes / state.size : 0;
   const side = share ? Math.max(.6, 100 * Math.sqrt(share)) : 0;
   const dot = el('span', { class: 'dot' });
@@ -346,7 +410,7 @@ function heatmap(s) {
       image.data[4 * k + 3] = 255;
     });
     canvas.getContext('2d').putImageData(image, 0, 0);
-    return el('tr', {}, el('th', { scope: 'row' }, state.graph.classes[r.class]), el('td', {}, i < s.points.length ? plural(Math.round(r.images), 'photograph') : 'one single'), el('td', { class: 'strip' }, canvas));
+    return el('tr', {}, el('th', { scope: 'row' }, state.graph.classes[r.class]), el('td', {}, s.budget ? `count ${r.images.toFixed(1)}` : i < s.points.length ? plural(Math.round(r.images), 'photograph') : 'one single'), el('td', { class: 'strip' }, canvas));
   }), s.points.length + (s.singles?.length ?? 0) > mostRows && el('tr', {}, el('th', { scope: 'row' }, 'and'), el('td', { colspan: 2 }, `${s.points.length + (s.singles?.length ?? 0) - mostRows} lines more`))));
 }
 
