@@ -46,7 +46,7 @@ matter: a tree of merges gives the same part, byte for byte. A part keeps a samp
 
 An upload that is summed is judged beforehand, by those that the part of --against keeps: one that is less likely honest than not is
 left out, and one that claims more images than most counts as these. All parts of a round are merged against the same part, which
-fmp merge makes of some hundred uploads. --trust sums every upload as it is. Moments are summed with --trust alone.
+fmp merge makes of some hundred uploads. --trust sums every upload as it is.
 
 Points of an embedding, and messages of private rounds, are refused: they do not add up, or no server may add them up but the round's own.`,
 		Example: `  fmp merge sample/*.upload -o sample.part

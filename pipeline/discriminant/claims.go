@@ -24,20 +24,37 @@ import (
 //
 // Further coordinates are random directions of the space in which W is I ([scattered]). False means hide from the directions of true ones,
 // not from those: the noise of a mean of n images has 1/n of their variance.
-func Claims(clients []Client, improper []bool) (u honesty.Uploads, lambda []float64, err error) {
+func Claims(clients []Client, improper []bool) (honesty.Uploads, []float64, error) {
+	_, u, lambda, err := NewJudges(clients, improper)
+	return u, lambda, err
+}
+
+// Judges are clients by whose moments those of further clients are weighed.
+type Judges struct {
+	p          *pooled
+	h          *head
+	along      *mat.Dense // directions, [k, r]
+	first      int        // of them those in which classes lie apart
+	deviations []float64
+	all        tally
+	clients    int
+}
+
+// NewJudges returns the clients as judges of further ones, and their [Claims].
+func NewJudges(clients []Client, improper []bool) (by *Judges, u honesty.Uploads, lambda []float64, err error) {
 	clients = proper(clients, improper)
 	p, err := pool(clients)
 	if err != nil {
-		return u, nil, err
+		return nil, u, nil, err
 	}
 	p.addCalibration()
 	h, err := p.head(nil)
 	if err != nil {
-		return u, nil, err
+		return nil, u, nil, err
 	}
 	v, values, err := apart(h)
 	if err != nil {
-		return u, nil, err
+		return nil, u, nil, err
 	}
 	_, first := v.Dims()
 	along := scattered(h, v)
@@ -49,17 +66,16 @@ func Claims(clients []Client, improper []bool) (u honesty.Uploads, lambda []floa
 			odds[m] = math.Inf(-1)
 		}
 	}
-	u = honesty.Uploads{Clients: len(clients), Classes: p.c, K: r, Odds: odds}
-	u.Masses, u.Means = make([]float64, len(clients)*p.c), make([]float64, len(clients)*p.c*r)
-	d, at := make([]float64, p.k), mat.NewVecDense(r, nil)
-	for _, e := range p.cells {
-		floats.SubTo(d, e.mean, h.origin)
-		at.MulVec(along.T(), mat.NewVecDense(p.k, d))
-		i := e.client*p.c + e.class
-		u.Masses[i] = e.n / share(clients[e.client])
-		floats.DivTo(u.Means[i*r:(i+1)*r], at.RawVector().Data, deviations)
+	by = &Judges{p: p, h: h, along: along, first: first, deviations: deviations, clients: len(clients)}
+	u = by.claims(p, clients)
+	u.Odds = odds
+	by.all = newTally(p.c, r-first)
+	for m, client := range clients {
+		by.all.add(&u, m, first, share(client))
 	}
-	centre(clients, &u, first)
+	for m, client := range clients {
+		by.all.centre(&u, m, first, share(client))
+	}
 	if r > first {
 		values = append(values, slices.Repeat([]float64{squares(h, along, first)}, r-first)...)
 	}
@@ -68,7 +84,61 @@ func Claims(clients []Client, improper []bool) (u honesty.Uploads, lambda []floa
 		lambda[j] = max(value/float64(held(p.n))/(deviations[j]*deviations[j]), leastVariance)
 	}
 	u.Wide = honesty.IsWide(p.c, first)
-	return u, lambda, nil
+	return by, u, lambda, nil
+}
+
+// claims returns the cells of clients as masses and coordinates.
+func (by *Judges) claims(p *pooled, clients []Client) honesty.Uploads {
+	_, r := by.along.Dims()
+	u := honesty.Uploads{Clients: len(clients), Classes: p.c, K: r}
+	u.Masses, u.Means = make([]float64, len(clients)*p.c), make([]float64, len(clients)*p.c*r)
+	d, at := make([]float64, p.k), mat.NewVecDense(r, nil)
+	for _, e := range p.cells {
+		floats.SubTo(d, e.mean, by.h.origin)
+		at.MulVec(by.along.T(), mat.NewVecDense(p.k, d))
+		i := e.client*p.c + e.class
+		u.Masses[i] = e.n / share(clients[e.client])
+		floats.DivTo(u.Means[i*r:(i+1)*r], at.RawVector().Data, by.deviations)
+	}
+	return u
+}
+
+// Claims returns the class means of a further client, as [Claims] does, with the log odds of honesty that its scatter and its calibration
+// points tell: -Inf where the scatter, beside that of a mean judge, is no covariance.
+func (by *Judges) Claims(client Client) (honesty.Uploads, error) {
+	clients := []Client{client}
+	p, err := pool(clients)
+	if err == nil && (p.k != by.p.k || p.c != by.p.c) {
+		err = fmt.Errorf("discriminant: %d numbers and %d classes; the judges have %d and %d", p.k, p.c, by.p.k, by.p.c)
+	}
+	if err != nil {
+		return honesty.Uploads{}, err
+	}
+	odds := make([]float64, 1)
+	if client.Within.Dof > 0 {
+		odds[0] = scatterOdds(variances(client, by.along)[:by.first], by.deviations, client.Within.Dof)
+	}
+	if client.Within.Rank == 0 && client.Within.Dof > 0 {
+		beside := mat.NewSymDense(p.k, nil)
+		beside.ScaleSym(1/float64(by.clients), by.p.scatter)
+		beside.AddSym(beside, p.scatter)
+		prior := strength * mat.Trace(by.p.scatter) / max(by.p.dof, 1) / float64(by.clients) // as in [Improper]
+		for i := range p.k {
+			beside.SetSym(i, i, beside.At(i, i)+prior)
+		}
+		var chol mat.Cholesky
+		if !chol.Factorize(beside) {
+			odds[0] = math.Inf(-1)
+		}
+	}
+	p.labelOdds(by.h, odds)
+	p.addCalibration()
+	u := by.claims(p, clients)
+	u.Odds = odds
+	all := by.all.clone()
+	all.add(&u, 0, by.first, share(client))
+	all.centre(&u, 0, by.first, share(client))
+	return u, nil
 }
 
 // Constants of the random directions, chosen on ten classes of CIFAR-100 behind a pretrained network (docs/notes/moments.md).
@@ -94,43 +164,55 @@ func scattered(h *head, v *mat.Dense) *mat.Dense {
 	return out
 }
 
-// centre takes each client's shift, a vector that all of its class means share, as images of another camera have, out of their coordinates
+// tally holds the images of each class that count, and the sums of their coordinates from one on.
+type tally struct {
+	k      int
+	n, sum []float64 // [classes], [classes, k]
+}
+
+func newTally(classes, k int) tally {
+	return tally{k, make([]float64, classes), make([]float64, classes*k)}
+}
+
+func (t tally) clone() tally { return tally{t.k, slices.Clone(t.n), slices.Clone(t.sum)} }
+
+// of returns a client's images of a class that count, and their coordinates from a number on.
+func (t tally) of(u *honesty.Uploads, m, c, from int, share float64) (float64, []float64) {
+	i := m*u.Classes + c
+	return u.Masses[i] * share, u.Means[i*u.K+from:][:t.k]
+}
+
+// add adds a client of which a share of the images counts.
+func (t tally) add(u *honesty.Uploads, m, from int, share float64) {
+	for c := range t.n {
+		mass, at := t.of(u, m, c, from, share)
+		t.n[c] += mass
+		floats.AddScaled(t.sum[c*t.k:][:t.k], mass, at)
+	}
+}
+
+// centre takes a client's shift, a vector that all of its class means share, as images of another camera have, out of their coordinates
 // from number from on. A class mean differs from that of the other clients by the shift, which is N(0, 0.3 I) as far as class means of many
 // images may differ, and by noise. Each is told the shift by the client's other classes: a lie about one class stays.
-func centre(clients []Client, u *honesty.Uploads, from int) {
-	k := u.K - from
-	n, sum := make([]float64, u.Classes), make([]float64, u.Classes*k)
-	at := func(m, c int) []float64 { return u.Means[(m*u.Classes+c)*u.K+from:][:k] }
-	counted := func(m, c int) float64 { return u.Masses[m*u.Classes+c] * share(clients[m]) }
-	for m := range u.Clients {
-		for c := range n {
-			n[c] += counted(m, c)
-			floats.AddScaled(sum[c*k:][:k], counted(m, c), at(m, c))
+func (t tally) centre(u *honesty.Uploads, m, from int, share float64) {
+	precision, off := make([]float64, len(t.n)), make([]float64, len(t.sum)) // off: differences, by their precision
+	all := make([]float64, t.k)
+	total := honesty.Precision(math.Inf(1))
+	for c := range t.n {
+		mass, at := t.of(u, m, c, from, share)
+		if rest := t.n[c] - mass; mass > 0 && rest > 0 {
+			a, d := honesty.Precision(mass), off[c*t.k:][:t.k]
+			precision[c], total = a, total+a
+			floats.AddScaled(d, a*(1+mass/rest), at) // less the mean of the rest, (sum - mass mean)/rest
+			floats.AddScaled(d, -a/rest, t.sum[c*t.k:][:t.k])
+			floats.Add(all, d)
 		}
 	}
-	precision, off := make([]float64, u.Classes), make([]float64, u.Classes*k) // off: differences, by their precision
-	all := make([]float64, k)
-	for m := range u.Clients {
-		clear(all)
-		total := honesty.Precision(math.Inf(1))
-		for c := range n {
-			mass, d := counted(m, c), off[c*k:][:k]
-			precision[c] = 0
-			clear(d)
-			if rest := n[c] - mass; mass > 0 && rest > 0 {
-				a := honesty.Precision(mass)
-				precision[c], total = a, total+a
-				floats.AddScaled(d, a*(1+mass/rest), at(m, c)) // less the mean of the rest, (sum - mass mean)/rest
-				floats.AddScaled(d, -a/rest, sum[c*k:][:k])
-				floats.Add(all, d)
-			}
-		}
-		for c := range n {
-			if counted(m, c) > 0 {
-				scale := 1 / (total - precision[c])
-				floats.AddScaled(at(m, c), -scale, all)
-				floats.AddScaled(at(m, c), scale, off[c*k:][:k])
-			}
+	for c := range t.n {
+		if mass, at := t.of(u, m, c, from, share); mass > 0 {
+			scale := 1 / (total - precision[c])
+			floats.AddScaled(at, -scale, all)
+			floats.AddScaled(at, scale, off[c*t.k:][:t.k])
 		}
 	}
 }

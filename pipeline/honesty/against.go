@@ -44,8 +44,9 @@ func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64, t
 	return a, nil
 }
 
-// Honest reports whether a client is more likely honest than not, by its claims: masses [classes] and means [classes, k].
-func (a *Against) Honest(masses, means []float64) (bool, error) {
+// Honest reports whether a client is more likely honest than not, by its claims: masses [classes] and means [classes, k], and the log odds
+// that something else tells (Uploads.Odds); 0 where nothing does.
+func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 	h := a.st.h
 	one := &model{clients: 1, classes: h.classes, k: h.k, lambda: h.lambda, cells: make([][]cell, 1), e: make([]float64, 1)}
 	if len(masses) != h.classes || len(means) != h.classes*h.k {
@@ -63,7 +64,7 @@ func (a *Against) Honest(masses, means []float64) (bool, error) {
 	st := *a.st // with a cache of its own
 	st.iv, st.dets = math.NaN(), slices.Clone(a.st.dets)
 	density := make([]float64, h.width())
-	odds := math.Log(priorHonest / (1 - priorHonest))
+	odds := math.Log(priorHonest/(1-priorHonest)) + power*min(max(told, -mostOdds), mostOdds)
 	for i := range one.cells[0] {
 		l := &one.cells[0][i]
 		st.components(l, density)

@@ -12,12 +12,14 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 )
 
 // Rest is the sum of clients whose uploads were merged (package merge).
@@ -117,7 +119,7 @@ func (r *Round) Join(rest *Rest) error {
 	return nil
 }
 
-// Judge returns the judgement of further clients of class means by the uploads of a part (merge.Merger.Judge): the share of a client's
+// Judge returns the judgement of further clients by the uploads of a part (merge.Merger.Judge): the share of a client's
 // images that counts is that below the cap of package honesty, and 0 where the client is less likely honest than not.
 func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Model, client models.Manifest, o Options) (
 	func(*federate.Upload) (float64, error), error) {
@@ -133,9 +135,6 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 	if err != nil {
 		return nil, err
 	}
-	if r.Moments() {
-		return nil, errors.New("pool: uploads of moments are judged all at once; those that are summed have to be trusted (--trust)")
-	}
 	reach, err := r.Reach()
 	if err != nil {
 		return nil, err
@@ -143,6 +142,15 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 	s, err := r.Sampling(eng)
 	if err != nil {
 		return nil, err
+	}
+	if r.Moments() {
+		by, err := posterior.NewMomentsAgainst(ctx, s.clients, r.Seed, r.Threads)
+		return func(u *federate.Upload) (float64, error) {
+			if u.Within == nil {
+				return 0, errors.New("it holds no moments")
+			}
+			return by.Share(discriminant.Client{Means: u.Points, Within: u.Within})
+		}, err
 	}
 	by, err := s.means.Against(ctx)
 	if err != nil {

@@ -52,7 +52,7 @@ func (w *world) many(t *testing.T, g *onnx.Model, f models.Manifest, clients, li
 }
 
 // manyMoments are as many, of moments.
-func manyMoments(t *testing.T, f models.Manifest, clients int) (messages [][]byte) {
+func manyMoments(t *testing.T, f models.Manifest, clients, liar int) (messages [][]byte) {
 	t.Helper()
 	for m := range clients {
 		r := rng.New(1, "moments", m)
@@ -64,6 +64,11 @@ func manyMoments(t *testing.T, f models.Manifest, clients int) (messages [][]byt
 				if j%3 == labels[i] {
 					rows[i*dx+j] += 0.05
 				}
+			}
+		}
+		for i := range labels {
+			if liar > 0 && m%liar == 0 {
+				labels[i] = (labels[i] + 1) % classes
 			}
 		}
 		u := federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest}
@@ -186,7 +191,7 @@ func TestMergedUploads(t *testing.T) {
 	}{
 		"closed":  {w.many(t, g, f, clients, 0), Options{Predictor: w.predictor, Open: "none"}, 1e-6},
 		"open":    {w.many(t, g, f, clients, 0), Options{Predictor: w.predictor, Open: open, Scope: posteriorOpen, Samples: 10}, 0.005},
-		"moments": {manyMoments(t, mf, clients), Options{Samples: 10}, 2e-5},
+		"moments": {manyMoments(t, mf, clients, 0), Options{Samples: 10}, 2e-5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.o.Seed, c.o.Level, c.o.Trust = 1, -1, true
@@ -327,6 +332,66 @@ func TestMergedLies(t *testing.T) {
 	}
 	if err := r.Join(rest); err == nil || !strings.Contains(err.Error(), "as far out") {
 		t.Errorf("sums whose means no images have: %v", err)
+	}
+}
+
+// TestMergedFalseMoments: clients of moments that name their classes falsely are left out of the sums, and honest ones are not; the
+// classifier is nearer to that of the honest clients than where nobody is judged, and about as near as where all are judged at once.
+func TestMergedFalseMoments(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, f := clientGraph(t, e)
+	const clients, liar = 3200, 6
+	messages := manyMoments(t, f, clients, liar)
+	var honest [][]byte
+	for m, data := range messages {
+		if m%liar != 0 {
+			honest = append(honest, data)
+		}
+	}
+	o := Options{Seed: 1, Level: -1, Samples: 10}
+	trusting := o
+	trusting.Trust = true
+	alone := func(messages [][]byte, o Options) []float32 {
+		uploads, bad := DecodeUploads(messages, federate.Expect{})
+		if len(bad) > 0 {
+			t.Fatal(bad)
+		}
+		_, p := w.of(t, uploads, nil, g, f, o)
+		return p
+	}
+	sample, data := part(t, &merge.Merger{}, messages[:300]...)
+	judge, err := Judge(t.Context(), w.eng, sample, g, f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data)}, messages...)
+	summed := 0 // of those that lie
+	for m := 0; m < clients; m += liar {
+		if !slices.ContainsFunc(p.Kept, func(k merge.Kept) bool { return k.Client == fmt.Sprint("client ", m) }) {
+			summed++
+		}
+	}
+	if p.LeftOut != summed || summed == 0 {
+		t.Errorf("%d clients are left out of the sums; %d of them lie", p.LeftOut, summed)
+	}
+	uploads, rest, err := Merged(p, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got := w.of(t, uploads, rest, g, f, o)
+	want := alone(honest, trusting)
+	one, trusted := distance(got, want), distance(alone(messages, trusting), want)
+	t.Logf("nobody judged %.2g, one by one %.2g", trusted, one)
+	if one > trusted/100 {
+		t.Errorf("probabilities differ by %.2g on average from those of the honest clients, and by %.2g where nobody is judged", one, trusted)
+	}
+	if !testing.Short() {
+		t.Logf("all at once %.2g", distance(alone(messages, o), want))
 	}
 }
 

@@ -3,6 +3,7 @@ package posterior
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -26,20 +27,7 @@ const leastShare = 0.05
 // first, and the posterior's view of the clients (package honesty).
 func judgeMoments(ctx context.Context, clients []discriminant.Client, o MomentsOptions) ([]discriminant.Client, []momentsState, *Judgement,
 	error) {
-	clients = slices.Clone(clients)
-	totals := make([]float64, len(clients))
-	for m, c := range clients {
-		totals[m] = c.Means.Mass() + float64(len(c.Within.Labels))
-	}
-	limit := honesty.Cap(totals)
-	for m, n := range totals {
-		clients[m].Share = limit / max(n, limit)
-	}
-	left, err := discriminant.Improper(clients)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	u, lambda, err := discriminant.Claims(clients, left)
+	clients, _, u, lambda, err := momentsJudges(clients)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -57,6 +45,59 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, o MomentsO
 	}
 	drawn := states.Draw(o.Samples, rng.New(o.Seed, o.Stream, "honesty"))
 	return clients, count(drawn), c.judge(c.uploads, states, states.Marginal()), nil
+}
+
+// momentsJudges returns the clients with the shares of their images that count, as judges of others, and their claims.
+func momentsJudges(clients []discriminant.Client) (capped []discriminant.Client, by *discriminant.Judges, u honesty.Uploads, lambda []float64,
+	err error) {
+	capped = slices.Clone(clients)
+	totals := make([]float64, len(clients))
+	for m, c := range clients {
+		totals[m] = images(c)
+	}
+	limit := honesty.Cap(totals)
+	for m, n := range totals {
+		capped[m].Share = limit / max(n, limit)
+	}
+	left, err := discriminant.Improper(capped)
+	if err == nil {
+		by, u, lambda, err = discriminant.NewJudges(capped, left)
+	}
+	return capped, by, u, lambda, err
+}
+
+// images returns the number of images that a client claims.
+func images(c discriminant.Client) float64 { return c.Means.Mass() + float64(len(c.Within.Labels)) }
+
+// MomentsAgainst judges further clients by those of a round of moments, one at a time.
+type MomentsAgainst struct {
+	judges *discriminant.Judges
+	by     *honesty.Against
+}
+
+// NewMomentsAgainst returns the judgement by clients.
+func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client, seed uint64, threads int) (*MomentsAgainst, error) {
+	_, judges, u, lambda, err := momentsJudges(clients)
+	if err != nil {
+		return nil, err
+	}
+	by, err := honesty.NewAgainst(ctx, u, lambda, seed, threads)
+	return &MomentsAgainst{judges, by}, err
+}
+
+// Share returns the share of a client's images that counts, 0 for a client that is less likely honest than not. It is safe for concurrent
+// use.
+func (a *MomentsAgainst) Share(c discriminant.Client) (float64, error) {
+	c.Share = a.by.Share([]float64{images(c)})
+	u, err := a.judges.Claims(c)
+	if err != nil || math.IsInf(u.Odds[0], -1) {
+		return 0, err
+	}
+	honest, err := a.by.Honest(u.Masses, u.Means, u.Odds[0])
+	if err != nil || !honest {
+		return 0, err
+	}
+	return c.Share, nil
 }
 
 // count returns the distinct states among those drawn, the most frequent first.

@@ -2,7 +2,9 @@ package posterior
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/models/rng"
@@ -34,10 +36,8 @@ func momentsClients(t *testing.T, many, images, k, c int) []discriminant.Client 
 	return out
 }
 
-// TestMomentsHonesty: each way to send false moments is found, in means, scatter or calibration points alone, honest clients are kept, and
-// the samples are those of a round without the bad client.
-func TestMomentsHonesty(t *testing.T) {
-	const k, c, bad = 12, 4, 2
+// momentsAttacks are ways to send false moments.
+func momentsAttacks(k, c int) map[string]func(u *discriminant.Client, w *moments.Within) {
 	turn := func(n int) func(y []int) {
 		return func(y []int) {
 			for i := range y {
@@ -45,7 +45,7 @@ func TestMomentsHonesty(t *testing.T) {
 			}
 		}
 	}
-	for name, attack := range map[string]func(u *discriminant.Client, w *moments.Within){
+	return map[string]func(u *discriminant.Client, w *moments.Within){
 		"none": func(*discriminant.Client, *moments.Within) {},
 		"means of the next class": func(u *discriminant.Client, _ *moments.Within) {
 			means := *u.Means
@@ -74,13 +74,87 @@ func TestMomentsHonesty(t *testing.T) {
 				}
 			}
 		},
-	} {
+	}
+}
+
+func attacked(u discriminant.Client, attack func(u *discriminant.Client, w *moments.Within)) discriminant.Client {
+	w := *u.Within
+	w.Data, w.Labels = slices.Clone(w.Data), slices.Clone(w.Labels)
+	attack(&u, &w)
+	u.Within = &w
+	return u
+}
+
+// TestMomentsAgainst: false moments are found in clients that others judge alone, of whom some lie too, no less often than all at once, and
+// honest clients are kept; of a large claim the median counts.
+func TestMomentsAgainst(t *testing.T) {
+	const k, c, judges, honest = 12, 4, 30, 10
+	clients := momentsClients(t, judges+honest, 60, k, c)
+	attacks := momentsAttacks(k, c)
+	for i, name := range slices.Sorted(maps.Keys(attacks)) {
+		clients[i] = attacked(clients[i], attacks[name])
+	}
+	by, err := NewMomentsAgainst(t.Context(), clients[:judges], 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := MomentsOptions{Options: discriminant.Options{Samples: 1, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
+	missed, atOnce := 0, 0
+	for name, attack := range attacks {
+		for i, u := range clients[judges:] {
+			u := attacked(u, attack)
+			share, err := by.Share(u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "none" {
+				if share != 1 {
+					t.Errorf("%v of honest client %d counts", share, i)
+				}
+				continue
+			}
+			p, err := Moments(t.Context(), append(slices.Clone(clients[:judges]), u), nil, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if share > 0 {
+				missed++
+			}
+			if p.Judgement.Honest[judges] >= 0.5 {
+				atOnce++
+			}
+			if share > 0 && strings.HasPrefix(name, "means") {
+				t.Errorf("%s: client %d counts", name, i)
+			}
+		}
+	}
+	if t.Logf("of %d false clients %d are missed, and %d all at once", honest*(len(attacks)-1), missed, atOnce); missed > atOnce {
+		t.Error("judged alone more are missed")
+	}
+	large := clients[judges]
+	means := *large.Means
+	means.W = slices.Clone(means.W)
+	for i := range means.W {
+		means.W[i] *= 10
+	}
+	large.Means = &means
+	if share, err := by.Share(large); err != nil || share < 0.1 || share > 0.12 {
+		t.Errorf("%v of a claim ten times as large counts, %v", share, err)
+	}
+	few := momentsClients(t, 1, 60, k+1, c)
+	if _, err := by.Share(few[0]); err == nil {
+		t.Error("a client of other coordinates is judged")
+	}
+}
+
+// TestMomentsHonesty: each way to send false moments is found, in means, scatter or calibration points alone, honest clients are kept, and
+// the samples are those of a round without the bad client.
+func TestMomentsHonesty(t *testing.T) {
+	const k, c, bad = 12, 4, 2
+	for name, attack := range momentsAttacks(k, c) {
 		t.Run(name, func(t *testing.T) {
 			clients := momentsClients(t, 7, 60, k, c)
-			w := *clients[bad].Within
-			w.Data, w.Labels = slices.Clone(w.Data), slices.Clone(w.Labels)
-			attack(&clients[bad], &w)
-			clients[bad].Within = &w
+			clients[bad] = attacked(clients[bad], attack)
 			o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
 			p, err := Moments(t.Context(), clients, nil, o)
 			if err != nil {

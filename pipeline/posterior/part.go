@@ -120,7 +120,7 @@ func (a *Against) Share(means *point.Set) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	honest, err := a.by.Honest(u.Masses, u.Means)
+	honest, err := a.by.Honest(u.Masses, u.Means, 0)
 	if err != nil || !honest {
 		return 0, err
 	}
