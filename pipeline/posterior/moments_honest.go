@@ -48,8 +48,8 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, o MomentsO
 }
 
 // momentsJudges returns the clients with the shares of their images that count, as judges of others, and their claims.
-func momentsJudges(clients []discriminant.Client) (capped []discriminant.Client, by *discriminant.Judges, u honesty.Uploads, lambda []float64,
-	err error) {
+func momentsJudges(clients []discriminant.Client) (capped []discriminant.Client, by *discriminant.Judges, u honesty.Uploads,
+	lambda []float64, err error) {
 	capped = slices.Clone(clients)
 	totals := make([]float64, len(clients))
 	for m, c := range clients {

@@ -263,6 +263,13 @@ func TestMomentsOutside(t *testing.T) {
 					t.Errorf("P(honest) of client %d is %.3f", m, honest)
 				}
 			}
+			by, err := NewMomentsAgainst(t.Context(), slices.Concat(clients[:bad], clients[bad+1:]), 1, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if share, err := by.Share(clients[bad]); err != nil || (share == 1) != (of.lie == 0) {
+				t.Errorf("judged alone, %v of its images count, %v", share, err)
+			}
 		})
 	}
 }
