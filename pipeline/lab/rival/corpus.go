@@ -109,13 +109,17 @@ func (l *latent) posterior(s *statistics, spread float64) (m, v *mat.Dense) {
 	return m, v
 }
 
-// latent returns the corpus' latent model, computed once for all methods of the task.
+// latent returns the corpus' latent model, computed once: on the grid for all tasks, between its values for all methods of the task.
 func (t *Task) latent(shrinkage float64) (*latent, error) {
 	k, err := t.corpus()
 	if err != nil {
 		return nil, err
 	}
-	return memo.Once(t.memo, fmt.Sprint("latent/", shrinkage), func() (*latent, error) { return k.latent(shrinkage) })
+	of := t.memo
+	if slices.Contains(gridShrinkage, shrinkage) {
+		of = &k.memo
+	}
+	return memo.Once(of, fmt.Sprint("latent/", shrinkage), func() (*latent, error) { return k.latent(shrinkage) })
 }
 
 // corpus returns the given corpus; it is an error if there is none, or if its features differ from the task's.
