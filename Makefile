@@ -131,7 +131,7 @@ docs: build ## pages of every command and setting in docs, and the tables of mod
 	rm -f docs/commands/*.md
 	$(CLEAN) $(BIN)/fmp man --format markdown docs/commands
 	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
-	$(GO) test ./docs -run "TestPageListsTheModels|TestResultsPage|TestScopes|TestMeasured|TestSummary|TestPrivacyPage|TestDrawings|TestCoverage" -update
+	$(GO) test ./docs -run "TestPageListsTheModels|TestResultsPage|TestScopes|TestMeasured|TestSummary|TestPrivacyPage|TestDrawings|TestCoverage|TestMerging" -update
 	$(GO) run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
 	$(GO) run ./docs/notices THIRD_PARTY.md
 
@@ -140,6 +140,7 @@ figures: setup build ## the pictures in README.md and docs (needs Chromium; docs
 	$(GO) run ./docs/figures/latent docs/results docs/results/latent.svg
 	$(GO) run ./docs/figures/rounds docs/results docs/results/pretrained.svg
 	$(GO) run ./docs/figures/scaling docs/figures/scaling.svg
+	$(GO) run ./docs/figures/merging docs/results/merging.csv docs/figures/merging.svg
 	$(CLEAN) $(BIN)/fmp run --seeds 1 --methods FMP --dataset.test 1000 --out runs/concept
 	$(GO) run ./docs/figures/concept runs/concept docs/figures/concept.svg
 	$(CLEAN) $(BIN)/fmp run --out runs/demo

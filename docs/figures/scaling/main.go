@@ -14,7 +14,6 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
 
 	"fmp/docs/internal/panels"
 	"fmp/onnx/engine"
@@ -69,11 +68,6 @@ func run(ctx context.Context, path string) error {
 
 // curve measures the work of every size.
 func curve(ctx context.Context, title string, sizes []int, work func(context.Context, int) (func() error, error)) (*plot.Plot, error) {
-	p := panels.New(title)
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: 0}, plot.LogTicks{Prec: 1}
-	p.Y.Label.Text = "seconds"
-	p.Y.Label.TextStyle = panels.Style(9, panels.Palette[8])
 	var at plotter.XYs
 	for _, n := range sizes {
 		do, err := work(ctx, n)
@@ -92,17 +86,5 @@ func curve(ctx context.Context, title string, sizes []int, work func(context.Con
 		fmt.Printf("%s\t%d\t%.3g s\n", title, n, least)
 		at = append(at, plotter.XY{X: float64(n), Y: math.Max(least, 1e-6)})
 	}
-	line, marks, err := plotter.NewLinePoints(at)
-	if err != nil {
-		return nil, err
-	}
-	line.Color, marks.Color = panels.Palette[0], panels.Palette[0]
-	last := at[len(at)-1]
-	straight, err := plotter.NewLine(plotter.XYs{{X: at[0].X, Y: last.Y * at[0].X / last.X}, last})
-	if err != nil {
-		return nil, err
-	}
-	straight.Dashes, straight.Color = []vg.Length{vg.Points(3), vg.Points(3)}, panels.Palette[8]
-	p.Add(straight, line, marks)
-	return p, nil
+	return panels.Growth(title, "seconds", at)
 }

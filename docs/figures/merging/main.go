@@ -1,0 +1,65 @@
+// The program merging draws what merging costs against the number of clients, from docs/results/merging.csv: processor time, memory and the
+// size of the part, on logarithmic axes. Dashed lines grow in proportion.
+//
+//	go run ./docs/figures/merging docs/results/merging.csv docs/figures/merging.svg
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"os"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+
+	"fmp/docs/internal/panels"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: merging FILE.csv FILE.svg (or .png)")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "merging:", err)
+		os.Exit(1)
+	}
+}
+
+// run draws a panel for each of three columns.
+func run(table, path string) error {
+	f, err := os.Open(table)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return fmt.Errorf("%s: %w", table, err)
+	}
+	var plots []*plot.Plot
+	for _, c := range []struct {
+		column       int
+		title, label string
+	}{{1, "1. adding up", "processor seconds"}, {5, "2. memory", "MiB"}, {3, "3. part", "MB"}} {
+		var at plotter.XYs
+		for _, row := range rows[1:] {
+			x, err := strconv.ParseFloat(row[0], 64)
+			if err != nil {
+				return fmt.Errorf("%s: %w", table, err)
+			}
+			y, err := strconv.ParseFloat(row[c.column], 64)
+			if err != nil {
+				return fmt.Errorf("%s: %w", table, err)
+			}
+			at = append(at, plotter.XY{X: x, Y: y})
+		}
+		p, err := panels.Growth(c.title, c.label, at)
+		if err != nil {
+			return err
+		}
+		plots = append(plots, p)
+	}
+	return panels.Save(path, plots)
+}

@@ -1,0 +1,54 @@
+package panels
+
+import (
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+)
+
+// Growth is a plot of a cost against a size on logarithmic axes. A dashed line through the last point grows in proportion.
+func Growth(title, label string, at plotter.XYs) (*plot.Plot, error) {
+	p := New(title)
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = powers{}, powers{}
+	p.Y.Label.Text = label
+	p.Y.Label.TextStyle = Style(9, Palette[8])
+	line, marks, err := plotter.NewLinePoints(at)
+	if err != nil {
+		return nil, err
+	}
+	line.Color, marks.Color = Palette[0], Palette[0]
+	last := at[len(at)-1]
+	_, _, least, _ := plotter.XYRange(at)
+	from := max(at[0].X, last.X*least/last.Y)
+	straight, err := plotter.NewLine(plotter.XYs{{X: from, Y: last.Y * from / last.X}, last})
+	if err != nil {
+		return nil, err
+	}
+	straight.Dashes, straight.Color = []vg.Length{vg.Points(3), vg.Points(3)}, Palette[8]
+	p.Add(straight, line, marks)
+	return p, nil
+}
+
+// powers are ticks at powers of ten, of which up to four have labels.
+type powers struct{}
+
+// Ticks returns the powers within a range.
+func (powers) Ticks(low, high float64) (out []plot.Tick) {
+	from, to := int(math.Ceil(math.Log10(low)-1e-9)), int(math.Floor(math.Log10(high)+1e-9))
+	every := max((to-from+3)/4, 1)
+	for e := from; e <= to; e++ {
+		t := plot.Tick{Value: math.Pow10(e)}
+		if (to-e)%every == 0 {
+			t.Label = strconv.FormatFloat(t.Value, 'g', -1, 64)
+			if e > 1 && e < 10 {
+				t.Label = "10" + string([]rune("²³⁴⁵⁶⁷⁸⁹")[e-2])
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
