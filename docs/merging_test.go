@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMerging: the table of what merging costs is the kept one.
+// TestMerging: the table of the cost of merging is the kept one.
 func TestMerging(t *testing.T) {
 	data, err := os.ReadFile("results/merging.csv")
 	if err != nil {
