@@ -81,6 +81,7 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"data", "pull", "imagenet"}, exitUsage, "mnist, cifar10 or cifar100"},
 		{[]string{"data", "pull", "minst"}, exitUsage, "did you mean mnist?"},
 		{[]string{"data", "show", "--dataset", "cifar-10", "--dataset.dir", dir}, exitMissing, "did you mean cifar10?"},
+		{[]string{"data", "pull", "mnist", "--data-dir", dir}, exitUsage, "did you mean --dataset.dir?"},
 		{[]string{"data", "pull"}, exitUsage, "name of a data set"},
 		{[]string{"data", "import", truncated, "--dataset.dir", filepath.Join(dir, "data")}, exitUsage, "truncated"},
 		{[]string{"data", "import", filepath.Join(dir, "nothing"), "--dataset.dir", dir}, exitMissing, "nothing"},

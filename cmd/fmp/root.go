@@ -156,7 +156,11 @@ func flagError(cmd *cobra.Command, err error) error {
 				names = append(names, alias)
 			}
 		}
-		if near := suggest.Nearest(name, names); near != "" {
+		near := suggest.Nearest(name, names)
+		if near == name { // a short name that this command does not take
+			near = runAliases[name]
+		}
+		if near != "" {
 			return usageErrorf("unknown flag --%s of %s; did you mean --%s?", name, cmd.CommandPath(), near)
 		}
 	}

@@ -281,7 +281,7 @@ func (f Fit) Pixels(src image.Image, dst []uint8) {
 		draw.Draw(rgba, to, src, from.Min, draw.Over)
 	} else {
 		if p, ok := src.(*image.YCbCr); ok {
-			src = eight{p}
+			src = &eight{YCbCr: p, at: p.Rect.Min.Y - 1, row: make([]color.RGBA64, p.Rect.Dx())}
 		}
 		draw.CatmullRom.Scale(rgba, to, src, from, draw.Over, nil)
 	}
@@ -299,14 +299,25 @@ func (f Fit) Pixels(src image.Image, dst []uint8) {
 }
 
 // eight is a JPEG whose colours have 8 bits before they are resized, as every other decoder hands them over. Package draw would convert
-// them to 16, and the features of a network that takes square roots differ visibly.
-type eight struct{ *image.YCbCr }
+// them to 16, and the features of a network that takes square roots differ visibly. It asks for a line's pixels several times, line after
+// line: the last line is kept.
+type eight struct {
+	*image.YCbCr
+	at  int // the line
+	row []color.RGBA64
+}
 
 // RGBA64At returns a pixel's colour of 8 bits.
-func (p eight) RGBA64At(x, y int) color.RGBA64 {
-	c := p.YCbCrAt(x, y)
-	r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
-	return color.RGBA64{uint16(r) * 0x101, uint16(g) * 0x101, uint16(b) * 0x101, 0xffff}
+func (p *eight) RGBA64At(x, y int) color.RGBA64 {
+	if y != p.at {
+		p.at = y
+		for i := range p.row {
+			c := p.YCbCrAt(p.Rect.Min.X+i, y)
+			r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
+			p.row[i] = color.RGBA64{R: uint16(r) * 0x101, G: uint16(g) * 0x101, B: uint16(b) * 0x101, A: 0xffff}
+		}
+	}
+	return p.row[x-p.Rect.Min.X]
 }
 
 // Raw returns raw pixels, [h, w, ch], as an image that shares their memory.

@@ -489,6 +489,13 @@ func private(b *browser.Browser, p *place) {
 	if !refused || !bytes.Equal(kept(b, "ledger"), was) || bytes.Count(was, []byte("\n")) != 1 || len(kept(b, "late")) > 0 {
 		b.T.Errorf("an older ledger: refused %v, the ledger is %q after %q", refused, kept(b, "ledger"), was)
 	}
+	// An upload that was made and is gone is not made again: that would be a second draw.
+	b.Eval(fmt.Sprintf(`import('./common.js').then(m => m.keep('upload %s 1 page', undefined))`, r.Model), nil)
+	b.Open(server.URL+"/join/", 1280, false)
+	page("9")
+	if said := computed(b); !strings.Contains(said, "is not in this browser any more") {
+		b.T.Errorf("an upload that is gone: %s", said)
+	}
 	// Another round: epsilon 4 and 2 on the same photographs are more than 4.5.
 	now.Store(rounds[1])
 	b.Open(server.URL+"/join/", 1280, false)
