@@ -92,7 +92,7 @@ share of the sums of ten images to either, and has its receipts once the two hav
 		Args: noArgs,
 	}
 	f := cmd.Flags()
-	f.IntVar(&clients, "clients", 10_000, "clients, 1 to 200000, with --merged 300 to 16777216")
+	f.IntVar(&clients, "clients", 10_000, "clients, 1 to 200000, with --merged 100 to 16777216")
 	f.IntVar(&parallel, "parallel", 64, "uploads at once")
 	f.BoolVar(&sync, "sync", false, "with fmp serve --sync")
 	f.BoolVar(&pool, "pool", false, "wait for the classifier of all of them as well")

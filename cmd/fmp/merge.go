@@ -70,7 +70,7 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 		"with the program, if it did)")
 	flags.Uint64Var(o.round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
 	flags.StringVar(&o.key, "key", "", "`FILE` with a worker's key (fmp keys), which signs the part, in PART.sig")
-	flags.StringVar(&o.workers, "workers", "", rosterOfWorkers)
+	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -143,7 +143,7 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 	return err
 }
 
-// rosterOfWorkers describes the flag --workers.
+// rosterOfWorkers describes the flag --signed-by.
 const rosterOfWorkers = "`ROSTER` of workers (fmp keys), of whom one must have signed each part, in PART.sig"
 
 // merging is how uploads are merged.

@@ -75,11 +75,11 @@ func TestMerge(t *testing.T) {
 	run("keys", "--dir", path("others"), "--roster", path("others.txt"), "worker")
 	run("merge", "--key", path("keys/worker.key"), "-o", path("signed.part"), uploads[0], uploads[1])
 	run("merge", "--key", path("others/worker.key"), "-o", path("forged.part"), uploads[2])
-	pool(path("signed.part"), uploads[2], "--workers", path("workers.txt"))
+	pool(path("signed.part"), uploads[2], "--signed-by", path("workers.txt"))
 	for want, args := range map[string]string{
-		"not valid":      "pool signed.part forged.part --workers workers.txt -o OUT",
-		"no signature":   "merge -o OUT signed.part left.part --workers workers.txt",
-		"reading roster": "merge -o OUT signed.part --workers missing.txt",
+		"not valid":      "pool signed.part forged.part --signed-by workers.txt -o OUT",
+		"no signature":   "merge -o OUT signed.part left.part --signed-by workers.txt",
+		"reading roster": "merge -o OUT signed.part --signed-by missing.txt",
 		"reading key":    "merge -o OUT signed.part --key missing.key",
 		"bad.upload":     "merge -o OUT bad.upload 1.upload",
 		"is in already":  "merge -o OUT all.part 3.upload",

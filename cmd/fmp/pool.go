@@ -178,7 +178,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
 		"clients' calibration points say so")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")
-	flags.StringVar(&o.workers, "workers", "", rosterOfWorkers)
+	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.of, "for", "",
 		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")

@@ -50,7 +50,7 @@ stored, and gives the server a part. It may be connected to a leaf node. --key s
 OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as for fmp serve.`,
 		Example: `  fmp worker --nats nats://127.0.0.1:4222 --nats-token-file nats.token
   fmp worker --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3
-  fmp worker --merge --key worker-1.key --nats tls://leaf:4222 --nats-creds fmp.creds`,
+  fmp worker --merge --key worker-1.key --nats tls://leaf:4222 --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, engineAliases)

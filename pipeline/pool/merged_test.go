@@ -131,13 +131,13 @@ func (w *world) of(t *testing.T, uploads []Upload, rest *Rest, g *onnx.Model, f 
 
 const posteriorOpen = "open"
 
-// openFile is an open predictor of the corpus of newWorld.
-func openFile(t *testing.T) string {
+// openFile is an open predictor of the corpus of newWorld, with its features scaled and moved.
+func openFile(t *testing.T, scale, by float32) string {
 	t.Helper()
 	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
 	features := make([]float32, len(pix))
 	for i, v := range pix {
-		features[i] = float32(v) / 255
+		features[i] = float32(v)/255*scale + by
 	}
 	bank, err := task.NewBank(features, dx, labels, classes)
 	if err != nil {
@@ -183,7 +183,7 @@ func TestMergedUploads(t *testing.T) {
 	}
 	mg, mf := clientGraph(t, e)
 	const clients = 3200
-	open := openFile(t)
+	open := openFile(t, 1, 0)
 	for name, c := range map[string]struct {
 		messages [][]byte
 		o        Options
@@ -265,7 +265,7 @@ func TestMergedLies(t *testing.T) {
 	for name, c := range map[string]struct {
 		scope, open string
 		near        float64
-	}{"closed": {"", "none", 5e-4}, "open": {posteriorOpen, openFile(t), 0.05}} {
+	}{"closed": {"", "none", 5e-4}, "open": {posteriorOpen, openFile(t, 1, 0), 0.05}} {
 		o := o
 		o.Scope, o.Open = c.scope, c.open
 		judge, err := Judge(t.Context(), w.eng, sample, g, f, o)
@@ -318,7 +318,7 @@ func TestMergedLies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Open, o.For = openFile(t), uploads[0].Client
+	o.Open, o.For = openFile(t, 1, 0), uploads[0].Client
 	r, err := New(uploads, g, f, o)
 	if err != nil {
 		t.Fatal(err)

@@ -429,35 +429,7 @@ func strange(r *rand.Rand, n int) (pix []uint8, labels []int) {
 // the open form needs no conjugate predictor, its classifier knows images that nobody had and has intervals around what it says.
 func TestOpen(t *testing.T) {
 	w := newWorld(t)
-	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
-	features := make([]float32, len(pix))
-	for i, v := range pix {
-		features[i] = float32(v) / 255
-	}
-	bank, err := task.NewBank(features, dx, labels, classes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := meta.UntrainedOpen(bank, dx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := p.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	mf, err := models.ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mf.Extractor = "x"
-	if err := mf.Write(m); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "open.onnx")
-	if err := serde.Save(file, m); err != nil {
-		t.Fatal(err)
-	}
+	file := openFile(t, 1, 0)
 	g, f := w.client(t, true)
 	known := w.uploads(t, g, f, 12, 15, 9)
 	var fresh []Upload
@@ -523,23 +495,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: origin %+v, %v", c.name, from, err)
 		}
 	}
-	other := make([]float32, len(features)) // another corpus
-	for i, v := range features {
-		other[i] = v*1.2 + 0.1
-	}
-	if bank, err = task.NewBank(other, dx, labels, classes); err != nil {
-		t.Fatal(err)
-	}
-	if p, err = meta.UntrainedOpen(bank, dx); err != nil {
-		t.Fatal(err)
-	}
-	if m, err = p.Model(); err != nil {
-		t.Fatal(err)
-	}
-	strangeFile := filepath.Join(t.TempDir(), "other.onnx")
-	if err := serde.Save(strangeFile, m); err != nil {
-		t.Fatal(err)
-	}
+	strangeFile := openFile(t, 1.2, 0.1) // of another corpus
 	narrow := f
 	narrow.K = 1
 	for _, c := range []struct {
