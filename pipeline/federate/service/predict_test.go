@@ -129,7 +129,7 @@ func TestPredictions(t *testing.T) {
 		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `["x"]`)), "is no number"},
 		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `{}`)), "is no number"},
 		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[1e300]`)), "allowed are"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)), "8 deep"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)), "want 32"},
 		{inferPath, "application/json", `{"inputs": []}`, "want one"},
 	} {
 		if w := f.ask(c.path, c.kind, []byte(c.body)); w.Code != 400 || !strings.Contains(w.Body.String(), c.want) {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -260,42 +259,29 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 	return int(t.Shape[0]), nil
 }
 
-// numbers parses exactly n numbers between two bounds, flat or in nested lists, and stops at the first beyond that.
+// numbers parses exactly n numbers between two bounds, flat or in nested lists, from data that is JSON, and stops at the first beyond that.
 func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) ([]T, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
+	const between = "[], \t\r\n"
 	var out []T
-	for depth := 0; ; {
-		t, err := d.Token()
-		if errors.Is(err, io.EOF) {
+	for {
+		data = bytes.TrimLeft(data, between)
+		if len(data) == 0 {
 			break
 		}
-		if err != nil {
-			return nil, inputf("data: %v", err)
+		end := bytes.IndexAny(data, between)
+		if end < 0 {
+			end = len(data)
 		}
-		switch v := t.(type) {
-		case json.Delim:
-			switch v {
-			case '[':
-				depth++
-			case ']':
-				depth--
-			default:
-				return nil, inputf("data: %v is no number", v)
-			}
-			if depth > 8 {
-				return nil, inputf("data: nested more than 8 deep")
-			}
-		case float64:
-			if !(v >= low && v <= high) {
-				return nil, inputf("data: %v; allowed are %v to %v", v, low, high)
-			}
-			if len(out) == n {
-				return nil, inputf("data: more than the %d numbers of its shape", n)
-			}
-			out = append(out, T(v))
-		default:
-			return nil, inputf("data: %.40v is no number", v)
+		v, err := strconv.ParseFloat(string(data[:end]), 64)
+		switch {
+		case err != nil && !errors.Is(err, strconv.ErrRange):
+			return nil, inputf("data: %.40s is no number", data[:end])
+		case !(v >= low && v <= high):
+			return nil, inputf("data: %v; allowed are %v to %v", v, low, high)
+		case len(out) == n:
+			return nil, inputf("data: more than the %d numbers of its shape", n)
 		}
+		out, data = append(out, T(v)), data[end:]
 	}
 	if len(out) != n {
 		return nil, inputf("data: %d numbers; want %d for its shape", len(out), n)
