@@ -46,8 +46,7 @@ func writePage(output, program, model string, round uint64, out io.Writer) error
 		return err
 	}
 	if cl.Private() {
-		return fmt.Errorf("page: %s is the client graph of a private round, and a page keeps no ledger of what was spent; use fmp-edge "+
-			"compress --epsilon", model)
+		return fmt.Errorf("page: %s is the client graph of a private round, and a folder states no budget; use fmp serve --page", model)
 	}
 	graph, err := regularfile.ReadFile(model, wire.MaxGraph)
 	if err != nil {

@@ -21,7 +21,7 @@ func TestPageRefuses(t *testing.T) {
 		code int
 		args []string
 	}{
-		"keeps no ledger":            {exitUsage, []string{"--model", private, "-o", "site"}},
+		"states no budget":           {exitUsage, []string{"--model", private, "-o", "site"}},
 		"the folder":                 {exitMissing, []string{"--model", model(t, models.KindClient), "-o", "none/site"}},
 		"make page writes":           {exitMissing, []string{"--model", model(t, models.KindClient), "--program", dir, "-o", "site"}},
 		"want --model client.onnx":   {exitUsage, []string{"-o", "site"}},
