@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/domains"
 	"fmp/pipeline/lab/experiment"
 )
@@ -15,8 +17,10 @@ import (
 // measuredDomains is the output of fmp bench domains.
 type measuredDomains struct {
 	Dataset    string        `json:"dataset"`
+	Family     string        `json:"family"`
 	Kinds      []string      `json:"kinds"`
 	Severities []int         `json:"severities"`
+	Clients    int           `json:"clients"` // of each domain
 	Points     int           `json:"points"`
 	Alpha      float64       `json:"alpha"` // 0: homogeneous
 	Repeats    int           `json:"repeats"`
@@ -26,13 +30,19 @@ type measuredDomains struct {
 func newBenchDomainsCommand() *cobra.Command {
 	var alpha float64
 	var asJSON bool
+	family := domains.Families[0].Name
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "domains",
 		Short: "Measure clients whose images come from domains of their own: other cameras, light or sharpness",
-		Long: `Draw rounds of ten clients, each with images of a kind and severity of corruption of its own (noise, blur, contrast, brightness,
-pixels; two severities), and print accuracy and NLL on images of the clients' domains and on those of a kind that no client has, each
-kind left out in turn.
+		Long: `Draw rounds of clients whose images come from domains of their own, and print accuracy and NLL on images of the clients' domains and
+on those that no client has, each left out in turn. --domains names them:
+
+  corruptions  ten clients, each with a kind and severity of corruption of its own (noise, blur, contrast, brightness, pixels; two
+               severities); a kind is left out in turn
+  rotation     images turned by 0, 90, 180 and 270 degrees, two clients each
+  digits       three sources of digits, three clients each: mnist, digits and digits8x8 (scikit-learn's; see docs/digits8x8); --dataset is
+               the source that extractor and corpus have
 
 FMP is measured in the scope that the uploads show and in closed scope (without predictors: of uploads of moments): with all clients
 taken for alike, for a client to come, and for each client of the round (fmp pool --for). Rivals are
@@ -40,14 +50,20 @@ a softmax regression on all features, FedCGS, Fed3R, FedPFT and the clients' own
 mean, and test features less the mean of 50 unlabelled images of their domain. Rivals have the setting and temperature that are best on
 the test images.`,
 		Example: `  fmp bench domains --dataset cifar10
-  fmp bench domains --dataset cifar10 --alpha 0.3 --points 40 --seeds 3 --json`,
+  fmp bench domains --dataset cifar10 --alpha 0.3 --points 40 --seeds 3 --json
+  fmp bench domains --dataset mnist --domains digits --points 20`,
 		Args: noArgs,
+	}
+	var names []string
+	for _, f := range domains.Families {
+		names = append(names, f.Name)
 	}
 	aliases := maps.Clone(runAliases)
 	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.", "federation.points", "conjugate.", "seeds",
 		"seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
+	f.StringVar(&family, "domains", family, "domains of clients: "+suggest.Or(names...))
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -56,7 +72,12 @@ the test images.`,
 		if !(alpha >= 0 && alpha <= 1000) {
 			return usageErrorf("bench domains: --alpha is %v; allowed are 0 to 1000", alpha)
 		}
-		cfg.Methods, cfg.Scores.Corruptions, cfg.Scores.Images = []string{"FMP"}, true, domains.Images
+		at := slices.Index(names, family)
+		if at < 0 {
+			return usageErrorf("bench domains: --domains is %q; allowed are %s", family, suggest.Or(names...))
+		}
+		of := domains.Families[at]
+		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, of.Domains(), domains.Images
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
 			return err
@@ -70,9 +91,9 @@ the test images.`,
 		}
 		defer p.Close()
 		c := p.Config
-		res := measuredDomains{Dataset: c.Dataset.Name, Kinds: domains.Kinds, Severities: domains.Severities, Points: c.Federation.Points,
-			Alpha: alpha, Repeats: c.Seeds}
-		if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Points: res.Points, Rivals: domains.Rivals, Repeats: res.Repeats,
+		res := measuredDomains{Dataset: c.Dataset.Name, Family: family, Kinds: of.Kinds, Severities: of.Severities,
+			Clients: of.Clients, Points: c.Federation.Points, Alpha: alpha, Repeats: c.Seeds}
+		if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Family: of, Points: res.Points, Rivals: domains.Rivals, Repeats: res.Repeats,
 			Samples: c.Conjugate.Samples, Alpha: alpha, Seed: c.Seed,
 			Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
 			return err
@@ -87,7 +108,8 @@ the test images.`,
 
 func (r *measuredDomains) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n%-40s %8s %8s %8s %8s\n", r.Dataset, r.Points, r.Alpha,
+	fmt.Fprintf(&b, "%s, %s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n%-40s %8s %8s %8s %8s\n", r.Dataset, r.Family,
+		r.Points, r.Alpha,
 		r.Repeats, "", "known domain", "unknown kind", "", "ACC", "NLL", "ACC", "NLL")
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "%-40s %8.3f %8.3f", row.Name, row.Known.ACC, row.Known.NLL)

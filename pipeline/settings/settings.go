@@ -140,6 +140,9 @@ func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string,
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if name == "-" {
+			continue // no setting
+		}
 		index := append(slices.Clone(at), i)
 		if f.Type.Kind() == reflect.Struct {
 			if name != "" {

@@ -1,5 +1,5 @@
-// Package domains measures clients that differ: each client's images come from a domain of its own, a kind and severity of corruption
-// (package corrupt), and predictions are for images of a domain of the round, or of a kind that no client has.
+// Package domains measures clients that differ: a client's images come from one domain of a family (corruptions, rotations or sources of
+// digits), and predictions are for images of a domain of the round, or of a kind that no client has.
 //
 // FMP is compared with methods that read every image's features or statistics of them, as they are and with each client's features less
 // their mean, the simple cure; a test image is then less the mean of unlabelled images of its domain. Rivals have the setting and
@@ -24,11 +24,32 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Kinds and Severities are those of the domains: a client has one of each.
-var (
-	Kinds      = []string{"gaussian-noise", "gaussian-blur", "contrast", "brightness", "pixelate"}
-	Severities = []int{2, 4}
-)
+// Family is a set of domains that clients come from.
+type Family struct {
+	Name       string
+	Kinds      []string // one is left out in turn
+	Severities []int    // of every kind
+	Clients    int      // of each domain
+}
+
+// Families are those that are measured: corruptions of two severities, turns by 0, 90, 180 and 270 degrees, of which one is left out in
+// turn, and sources of digits.
+var Families = []Family{
+	{"corruptions", []string{"gaussian-noise", "gaussian-blur", "contrast", "brightness", "pixelate"}, []int{2, 4}, 1},
+	{"rotation", []string{experiment.Rotation}, []int{0, 1, 2, 3}, 2},
+	{"digits", []string{"mnist", "digits", "digits8x8"}, []int{0}, 3},
+}
+
+// Domains returns the family's domains.
+func (f Family) Domains() []experiment.Domain {
+	var out []experiment.Domain
+	for _, k := range f.Kinds {
+		for _, s := range f.Severities {
+			out = append(out, experiment.Domain{Kind: k, Severity: s})
+		}
+	}
+	return out
+}
 
 // Rivals are the methods that FMP is compared with: all raw features, three federated ones, and each client alone.
 var Rivals = []string{"ANN", "FedCGS", "Fed3R", "FedPFT", "LANN"}
@@ -41,6 +62,7 @@ const Unlabelled = 50
 
 // Options are the settings of a measurement.
 type Options struct {
+	Family                   Family
 	Points, Repeats, Samples int
 	Rivals                   []string
 	Alpha                    float64 // of the Dirichlet partition, 0 for homogeneous clients
@@ -73,7 +95,6 @@ func (s *Scores) add(acc, nll float64) {
 
 // domain is the features of the images of one kind and severity.
 type domain struct {
-	kind   string
 	shift  *score.Shift
 	rows   []float32 // of all images, as rivals have them
 	seen   []float32 // Unlabelled images of the part that is not scored, as FMP has them
@@ -89,7 +110,7 @@ type bench struct {
 	names   []string
 }
 
-// Run measures FMP and its rivals. The run must have been prepared with scores.corruptions of Images images.
+// Run measures FMP and its rivals. The run must have been prepared with the family's domains, of Images images.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
 	b := &bench{Options: o, p: p, dx: p.Data.Clients.Dx, rows: map[string]*Row{}}
 	if p.Tools.Embedded == nil && (p.Tools.Conjugate == nil || p.Tools.Open == nil) {
@@ -98,25 +119,33 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	}
 	for i := range p.Data.Shifts {
 		s := &p.Data.Shifts[i]
-		if slices.Contains(Kinds, s.Name) && slices.Contains(Severities, s.Severity) {
-			rows, err := b.embedded(ctx, s.Features)
-			if err != nil {
-				return nil, err
-			}
-			b.domains = append(b.domains, domain{s.Name, s, rows, nil, nil})
+		rows, err := b.embedded(ctx, s.Features)
+		if err != nil {
+			return nil, err
 		}
+		b.domains = append(b.domains, domain{s, rows, nil, nil})
 	}
-	if len(b.domains) != len(Kinds)*len(Severities) {
-		return nil, fmt.Errorf("domains: %d of %d domains are there; want scores.corruptions", len(b.domains), len(Kinds)*len(Severities))
+	if want := len(o.Family.Domains()); len(b.domains) != want {
+		return nil, fmt.Errorf("domains: %d of %d domains of %s are there", len(b.domains), want, o.Family.Name)
 	}
-	total := o.Repeats * (1 + len(Kinds))
+	// All severities of a kind are left out in turn, or each domain where there is one kind.
+	each := len(o.Family.Severities)
+	if len(o.Family.Kinds) == 1 {
+		each = 1
+	}
+	folds := len(b.domains) / each
 	for repeat := range o.Repeats {
-		for fold := -1; fold < len(Kinds); fold++ {
-			if err := b.fold(ctx, repeat, fold); err != nil {
+		for fold := -1; fold < folds; fold++ {
+			of, tests := b.domains, b.domains
+			if fold >= 0 {
+				tests = b.domains[fold*each:][:each]
+				of = slices.Concat(b.domains[:fold*each], b.domains[(fold+1)*each:])
+			}
+			if err := b.fold(ctx, repeat, of, slices.Clone(tests), fold < 0); err != nil {
 				return nil, err
 			}
 			if o.Progress != nil {
-				o.Progress("rounds", repeat*(1+len(Kinds))+fold+2, total)
+				o.Progress("rounds", repeat*(1+folds)+fold+2, o.Repeats*(1+folds))
 			}
 		}
 	}
@@ -140,25 +169,11 @@ func (b *bench) embedded(ctx context.Context, features []float32) ([]float32, er
 	return rows, err
 }
 
-// fold scores a round of a repeat, of clients of all domains, or of those of all kinds but one, which is scored.
-func (b *bench) fold(ctx context.Context, repeat, without int) error {
-	var of, tests []domain
-	for _, d := range b.domains {
-		if without >= 0 && d.kind == Kinds[without] {
-			tests = append(tests, d)
-		} else {
-			of = append(of, d)
-		}
-	}
-	if without < 0 {
-		tests = of
-	}
-	r := rng.New(b.Seed, "domains", repeat)
-	half := len(of[0].shift.Labels) / 2
-	order := r.Perm(half)
+// fold scores a round of a repeat, of clients of some domains, on those or, not known, on others.
+func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known bool) error {
 	for i := range tests {
 		tests[i].seen, tests[i].centre = nil, make([]float32, b.dx)
-		for _, at := range order[:Unlabelled] {
+		for _, at := range rng.New(b.Seed, "domains", repeat).Perm(len(tests[i].shift.Labels) / 2)[:Unlabelled] {
 			row := tests[i].shift.Features[at*b.dx:][:b.dx]
 			tests[i].seen = append(tests[i].seen, row...)
 			for j, v := range tests[i].rows[at*b.dx:][:b.dx] {
@@ -174,7 +189,7 @@ func (b *bench) fold(ctx context.Context, repeat, without int) error {
 	if b.p.Tools.Embedded != nil {
 		fmp = b.moments
 	}
-	if err := fmp(ctx, clients, tests, repeat, without < 0); err != nil {
+	if err := fmp(ctx, clients, tests, repeat, known); err != nil {
 		return err
 	}
 	if clients, err = b.clients(of, repeat, func(d domain) []float32 { return d.rows }); err != nil {
@@ -190,7 +205,7 @@ func (b *bench) fold(ctx context.Context, repeat, without int) error {
 			}
 		}
 		for _, method := range b.Rivals {
-			if err := b.rival(ctx, method, fmt.Sprintf(name, method), sets, tests, repeat, without < 0, centred); err != nil {
+			if err := b.rival(ctx, method, fmt.Sprintf(name, method), sets, tests, repeat, known, centred); err != nil {
 				return err
 			}
 		}
@@ -198,7 +213,7 @@ func (b *bench) fold(ctx context.Context, repeat, without int) error {
 	return nil
 }
 
-// clients draws the images of a client of each domain from the first half.
+// clients draws the images of the clients of each domain from the first half.
 func (b *bench) clients(of []domain, repeat int, rows func(domain) []float32) ([]*point.Set, error) {
 	classes := b.p.Data.Clients.C
 	names := make([]int, classes)
@@ -212,11 +227,14 @@ func (b *bench) clients(of []domain, repeat int, rows func(domain) []float32) ([
 		if err != nil {
 			return nil, err
 		}
-		rows, err := bank.Partition(rng.New(b.Seed, "domains", "client", repeat, d.kind, d.shift.Severity), 1, b.Points, b.Alpha)
+		rows, err := bank.Partition(rng.New(b.Seed, "domains", "client", repeat, d.shift.Name, d.shift.Severity), b.Family.Clients, b.Points,
+			b.Alpha)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, bank.Points(rows[0], names))
+		for _, of := range rows {
+			out = append(out, bank.Points(of, names))
+		}
 	}
 	return out, nil
 }
@@ -313,12 +331,12 @@ func (b *bench) views(ctx context.Context, name string, of func(client int, alik
 	if err := b.scored(ctx, name+", a client to come", come, tests, known, true); err != nil || !known {
 		return err
 	}
-	for m := range tests {
+	for m := range len(tests) * b.Family.Clients {
 		own, err := of(m+1, false)
 		if err != nil {
 			return err
 		}
-		if err := b.scored(ctx, name+", for its client", own, tests[m:m+1], known, false); err != nil {
+		if err := b.scored(ctx, name+", for its client", own, tests[m/b.Family.Clients:][:1], known, false); err != nil {
 			return err
 		}
 	}
@@ -386,8 +404,12 @@ func (b *bench) rival(ctx context.Context, method, name string, clients []*point
 				}
 				var got []float64
 				var sum float64
-				for _, d := range tests {
-					acc, nll, err := b.score(ctx, r, d.rows, d)
+				for i, d := range tests {
+					own := *r
+					if method == "LANN" && known { // a client's own fit, for images of its domain
+						own.Ensembles = r.Ensembles[i*b.Family.Clients:][:b.Family.Clients]
+					}
+					acc, nll, err := b.score(ctx, &own, d.rows, d)
 					if err != nil {
 						return err
 					}

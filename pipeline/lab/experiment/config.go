@@ -86,6 +86,8 @@ type Scores struct {
 	Other       []string `yaml:"other,flow" json:"other" default:"" allowed:"@datasets|inverted|noise|FOLDER" doc:"images of none of the classes that predictions are told apart from: other data sets' test images, inverted (the test images with black and white exchanged), noise (uniform pixels)"`
 	Corruptions bool     `yaml:"corruptions" json:"corruptions" default:"false" doc:"score spoiled test images: eight corruptions, five severities"`
 	Images      int      `yaml:"images" json:"images" default:"1000" allowed:"10..100000" doc:"other images, and spoiled ones of a kind and severity, at most"`
+	// Domains are labelled images of other domains that the run asks for, in place of all corruptions; no setting.
+	Domains []Domain `yaml:"-" json:"domains,omitempty"`
 }
 
 // Tuning sets how the tuned protocol chooses: for each partition and method, the value of the method's grid

@@ -117,7 +117,7 @@ func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 func dataKey(c Config) (string, error) {
 	c.Suit()
 	c.Scores.Coverage, c.Scores.Hindsight = false, false
-	if len(c.Scores.Other) == 0 && !c.Scores.Corruptions {
+	if len(c.Scores.Other)+len(c.Scores.Domains) == 0 && !c.Scores.Corruptions {
 		c.Seed = 0 // the data do not depend on the seed
 	}
 	b, err := json.Marshal(struct {

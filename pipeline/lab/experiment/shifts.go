@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"fmp/featurize"
 	"fmp/featurize/dataset"
@@ -17,17 +18,22 @@ import (
 func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor, stats *featurize.Stats,
 	progress Progress) (out []score.Shift, digests map[string]string, err error) {
 	digests = map[string]string{}
-	if len(s.Other) == 0 && !s.Corruptions {
+	domains := slices.Clone(s.Domains)
+	if s.Corruptions {
+		for _, name := range corrupt.Names() {
+			for severity := 1; severity <= corrupt.Severities; severity++ {
+				domains = append(domains, Domain{name, severity})
+			}
+		}
+	}
+	if len(s.Other)+len(domains) == 0 {
 		return nil, nil, nil
 	}
 	test, err := ds.Test.Subset(spread(ds.Test.N, s.Images))
 	if err != nil {
 		return nil, nil, err
 	}
-	total := len(s.Other)
-	if s.Corruptions {
-		total += corrupt.Severities * len(corrupt.Names())
-	}
+	total := len(s.Other) + len(domains)
 	add := func(name string, severity int, images *dataset.Images, labels []int) error {
 		rows, err := featurize.Rows(ctx, images, x, stats, "", nil)
 		if err != nil {
@@ -59,20 +65,67 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 			return nil, nil, err
 		}
 	}
-	if s.Corruptions {
-		for _, name := range corrupt.Names() {
-			for severity := 1; severity <= corrupt.Severities; severity++ {
-				images, err := corrupt.Apply(&test.Images, name, severity, rng.New(c.Seed, "corruption", name, severity))
-				if err != nil {
-					return nil, nil, err
-				}
-				if err := add(name, severity, images, test.Labels); err != nil {
-					return nil, nil, err
-				}
-			}
+	for _, d := range domains {
+		images, digest, err := d.of(ctx, c, ds, test)
+		if err != nil {
+			return nil, nil, err
+		}
+		if digest != "" {
+			digests[d.Kind] = digest
+		}
+		if err := add(d.Kind, d.Severity, &images.Images, images.Labels); err != nil {
+			return nil, nil, err
 		}
 	}
 	return out, digests, nil
+}
+
+// Domain is a kind of images with the task's classes: a corruption (package corrupt) of a severity from 1, rotation by 90° times the
+// severity (0 is none), or a data set with the same classes, whose severity is 0.
+type Domain struct {
+	Kind     string
+	Severity int
+}
+
+// Rotation is the kind of the domains of turned images.
+const Rotation = "rotation"
+
+// of returns the domain's images, made of test or read, in random order where a file may hold them by class, and a data set's digest.
+func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset, test *dataset.Part) (*dataset.Part, string, error) {
+	switch {
+	case d.Kind == Rotation:
+		images, err := corrupt.Rotated(&test.Images, d.Severity)
+		if err != nil {
+			return nil, "", err
+		}
+		return &dataset.Part{Images: *images, Labels: test.Labels}, "", nil
+	case d.Severity > 0:
+		images, err := corrupt.Apply(&test.Images, d.Kind, d.Severity, rng.New(c.Seed, "corruption", d.Kind, d.Severity))
+		if err != nil {
+			return nil, "", err
+		}
+		return &dataset.Part{Images: *images, Labels: test.Labels}, "", nil
+	}
+	other := ds
+	if d.Kind != ds.Name {
+		var err error
+		if other, err = dataset.Load(ctx, dataset.Options{Name: d.Kind, Dir: c.Dataset.Dir, Skip: c.Dataset.Bad == "skip"}); err != nil {
+			return nil, "", fmt.Errorf("domain: %w", err)
+		}
+		if !slices.Equal(other.Classes, ds.Classes) {
+			return nil, "", fmt.Errorf("domain %s: its classes are %q, those of %s %q; want the same", d.Kind, other.Classes, ds.Name, ds.Classes)
+		}
+	}
+	part := other.Test
+	if part.N == 0 {
+		part = other.Train
+	}
+	order := rng.New(c.Seed, "domain", d.Kind).Perm(part.N)
+	some, err := part.Subset(order[:min(part.N, c.Scores.Images)])
+	if err != nil {
+		return nil, "", err
+	}
+	return &dataset.Part{Images: *corrupt.Shaped(&some.Images, &test.Images), Labels: some.Labels}, other.Digest, nil
 }
 
 // spread returns at most most of n indices, evenly spaced: files may hold images by class.

@@ -10,6 +10,7 @@ import (
 	"image/jpeg"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -124,6 +125,28 @@ func Inverted(images *dataset.Images) *dataset.Images {
 		out.Pix[i] = 255 - v
 	}
 	return &out
+}
+
+// Rotated returns images turned counter-clockwise by 90° times quarters. Images that are not square are an error.
+func Rotated(images *dataset.Images, quarters int) (*dataset.Images, error) {
+	if images.H != images.W {
+		return nil, fmt.Errorf("rotation: images are %d x %d pixels; want square ones", images.H, images.W)
+	}
+	out := *images
+	out.Pix = slices.Clone(images.Pix)
+	side, ch := images.W, images.Ch
+	for range (quarters%4 + 4) % 4 {
+		from := slices.Clone(out.Pix)
+		for i := range images.N {
+			image := i * side * side * ch
+			for y := range side {
+				for x := range side {
+					copy(out.Pix[image+((side-1-x)*side+y)*ch:][:ch], from[image+(y*side+x)*ch:])
+				}
+			}
+		}
+	}
+	return &out, nil
 }
 
 // Noise returns n images of the same shape with independent uniform pixels.
