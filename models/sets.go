@@ -59,6 +59,9 @@ type OriginSets struct {
 	// named.
 	ByClass     bool      `json:"by_class,omitempty"`
 	Proportions []float64 `json:"proportions,omitempty"`
+	// Groups are the names of the groups of clients for each of which the level holds, Group the group of each calibration image.
+	Groups []string `json:"groups,omitempty"`
+	Group  []int    `json:"group,omitempty"`
 	// Images is the number of calibration images, From the name of their source.
 	Images int `json:"images"`
 	// Clients is the number of clients that sent them; 0 where they are one owner's, who calibrated the classifier itself.

@@ -33,12 +33,15 @@ const shiftTurns = 10
 //	a   = min(sum Shares, (n - f)/(f - 1))
 //	q   = (sum_i p_i + a s)/(n + a)                               shares of the classes, a Dirichlet prior's
 //	d   = mean_i phi_i - q Means,  o = d - d To Back
-//	u   = max(Rest, |o|^2/Trace - 1/n)
-//	b   = Variance/(Variance + 1/n) (d To) Back + u/(u + 1/n) o
+//	e   = max(1, f)/n where Rest is 0, else 1/n
+//	u   = max(Rest, |o|^2/Trace - e)
+//	b   = Variance/(Variance + 1/n) (d To) Back + u/(u + e) o
 //
 // are steps of expectation and maximization to the most probable b (Dempster, Laird and Rubin 1977). u is the variance of greatest
 // marginal likelihood (empirical Bayes; Morris 1983) where the images tell of a larger one than the clients: another kind of camera
-// shifts images in other directions than the clients' do. So is a, by the first moment of chi squared (Mosimann 1962), where the images'
+// shifts images in other directions than the clients' do. Where most clients have no shift (Rest is 0) and the images' classes have other
+// shares than the clients', o is also of classes that are told wrong, and its variance is f times as large (quasi-likelihood; Wedderburn
+// 1974). So is a, by the first moment of chi squared (Mosimann 1962), where the images'
 // classes have other shares than the clients'.
 type ShiftParts struct {
 	To       *onnx.Tensor // [dx, r], softened features to the directions; nil for r = 0
@@ -154,16 +157,20 @@ func (s *shiftStep) next(p build.Ref) build.Ref {
 	a = b.Op("Min", []build.Ref{a, s.all})
 	q := b.Div(b.Add(sum, b.Mul(a, s.shares)), b.Add(s.images, a))
 	d := b.Sub(s.mean, b.MatMul(q, s.means))
-	gained := func(x, v build.Ref) build.Ref { return b.Mul(x, b.Div(v, b.Add(v, s.once))) }
+	gained := func(x, v, noise build.Ref) build.Ref { return b.Mul(x, b.Div(v, b.Add(v, noise))) }
+	noise := s.once
+	if s.p.Rest == 0 {
+		noise = b.Mul(noise, b.Op("Max", []build.Ref{wide, b.F32(1)}))
+	}
 	outside := func(o build.Ref) build.Ref {
 		tells := b.Div(b.ReduceSum(b.Mul(o, o), true, 1), s.traces)
-		return gained(o, b.Op("Max", []build.Ref{s.rest, b.Sub(tells, s.once)}))
+		return gained(o, b.Op("Max", []build.Ref{s.rest, b.Sub(tells, noise)}), noise)
 	}
 	if s.p.To == nil {
 		return outside(d)
 	}
 	in := b.MatMul(d, s.to)
-	moved := b.MatMul(gained(in, s.variance), s.back)
+	moved := b.MatMul(gained(in, s.variance, s.once), s.back)
 	if s.p.Trace > 0 {
 		moved = b.Add(moved, outside(b.Sub(d, b.MatMul(in, s.back))))
 	}

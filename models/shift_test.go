@@ -11,6 +11,13 @@ import (
 // TestWithShift: estimated_shift is that of expectation and maximization in float64, of images half of which are of one class; coordinates
 // are those of features less what is fed, by default of features as they are; another graph is refused.
 func TestWithShift(t *testing.T) {
+	for _, rest := range []float32{0.2, 0} {
+		testShift(t, rest, 0.3)
+	}
+}
+
+func testShift(t *testing.T, rest, trace float32) {
+	t.Helper()
 	const dx, k, classes, r, n = 6, 3, 4, 2, 40
 	g := rng.New(1, "shift")
 	values := map[string]*onnx.Tensor{}
@@ -34,7 +41,7 @@ func TestWithShift(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := ShiftParts{To: normal(1, dx, r), Back: normal(1, r, dx), Means: normal(1, classes, dx), Variance: onnx.Vector[float32](2, 0.1),
-		Rest: 0.2, Trace: 3, Shares: onnx.Vector[float32](30, 10, 200, 60), Head: normal(1, k, classes), Bias: normal(1, classes)}
+		Rest: rest, Trace: trace, Shares: onnx.Vector[float32](30, 10, 200, 60), Head: normal(1, k, classes), Bias: normal(1, classes)}
 	m, err := WithShift(coordinates, p)
 	if err != nil {
 		t.Fatal(err)
@@ -158,9 +165,13 @@ func (p ShiftParts) step(phi, b []float64, of func(i int) []float64) []float64 {
 		square += v * v
 	}
 	if p.Trace > 0 {
-		u := max(float64(p.Rest), square/float64(p.Trace)-once)
+		noise := once
+		if p.Rest == 0 {
+			noise *= max(1, f)
+		}
+		u := max(float64(p.Rest), square/float64(p.Trace)-noise)
 		for j, v := range rest {
-			out[j] += u / (u + once) * v
+			out[j] += u / (u + noise) * v
 		}
 	}
 	return out

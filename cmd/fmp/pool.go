@@ -90,7 +90,7 @@ type poolSettings struct {
 // options are those of the round.
 func (c *poolSettings) options(o *poolRun) pool.Options {
 	return pool.Options{
-		For: o.of, Level: o.level, Score: o.score, ByClass: o.byClass, Proportions: o.shares,
+		For: o.of, Level: o.level, Score: o.score, ByClass: o.byClass, Proportions: o.shares, Groups: o.groups,
 		Predictor: c.Predictor.Model, Open: c.Open.Model, Scope: c.Posterior.Scope, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
 		L2: c.ERM.L2, Tolerance: c.ERM.Tolerance, Trust: o.trust, Seed: c.Seed, Threads: c.Engine.Threads,
 	}
@@ -103,7 +103,7 @@ type poolRun struct {
 	level                                            float64
 	score                                            conformal.Score
 	byClass                                          bool
-	shares                                           string
+	shares, groups                                   string
 	rows, withSamples, trust, asJSON                 bool
 	anySize                                          bool
 	settings                                         poolSettings
@@ -175,6 +175,8 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration "+
 		"points enough, -1 none")
 	setFlags(cmd, &o.score, &o.byClass, &o.shares)
+	flags.StringVar(&o.groups, "groups", "", "groups of clients, `NAME=CLIENT,...;...`: sets hold for the images of each as often as "+
+		"stated; clients of none are one together")
 	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
 		"clients' calibration points say so")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")

@@ -19,6 +19,7 @@ type pooledSets struct {
 	Thresholds  []float32 `json:"thresholds"`
 	ByClass     bool      `json:"by_class,omitempty"`
 	Proportions []float64 `json:"proportions,omitempty"`
+	Groups      []string  `json:"groups,omitempty"` // of clients, for each of which the level holds
 	Always      []string  `json:"always,omitempty"` // classes in every set, as their points are too few
 	// Highest is the highest level that the points prove, for the class with most of them where ByClass.
 	Highest float64 `json:"highest"`
@@ -35,12 +36,11 @@ func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	if s == nil {
 		return nil
 	}
-	out := &pooledSets{s.Level, s.Score, s.Images, s.Clients, s.Thresholds, s.ByClass, s.Proportions, always(s, names), 0}
-	counts := make([]int, max(len(names), slices.Max(s.Class)+1))
-	for _, c := range s.Class {
-		counts[c]++
+	out := &pooledSets{s.Level, s.Score, s.Images, s.Clients, s.Thresholds, s.ByClass, s.Proportions, s.Groups, always(s, names), 1}
+	d := conformal.Design{Clients: s.Clients > 1, ByClass: s.ByClass, Proportions: s.Proportions, Group: s.Group}
+	for _, counts := range d.Counts(s.Class, max(len(names), slices.Max(s.Class)+1)) {
+		out.Highest = min(out.Highest, d.Highest(counts))
 	}
-	out.Highest = conformal.Design{Clients: s.Clients > 1, ByClass: s.ByClass, Proportions: s.Proportions}.Highest(counts)
 	return out
 }
 
@@ -55,6 +55,9 @@ func (s *pooledSets) print(b *strings.Builder) {
 	of := "of these clients"
 	if s.ByClass || s.Proportions != nil {
 		of += " " + held(s.ByClass, s.Proportions)
+	}
+	if len(s.Groups) > 0 {
+		of += " of each group (" + clip(strings.Join(s.Groups, ", ")) + ")"
 	}
 	fmt.Fprintf(b, "sets:       hold the class of a new image %s with probability %g or more, from %d calibration points of %s (fmp "+
 		"predict --level: up to %.3g)\n", of, s.Level, s.Points, clients, s.Highest)

@@ -482,6 +482,10 @@ func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling
 		p.options.L2 = *r.L2
 	}
 	p.options.Trust = !*r.Honesty
+	s := r.Sets
+	p.options.Level, p.options.Score, p.options.ByClass, p.options.Proportions, p.options.Groups = s.Level, s.Score, s.ByClass, s.Proportions,
+		s.Groups
+	p.options.Lenient = true // uploads may still come
 	// Contradictory flags are reported before the first client comes.
 	if b := r.Privacy; b != nil {
 		example := &federate.Release{Round: r.Round, Model: r.Client.Digest, Budget: *b,

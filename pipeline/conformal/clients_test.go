@@ -143,8 +143,8 @@ func (s *simulated) held(thresholds []float32, weights []float64) float64 {
 }
 
 // TestThousandRounds: over 1,000 random rounds of each family of clients, sets hold the class of a new image at least as often as their
-// theorem says, to within four standard errors, and not much more often: of the clients' mixture, of each class, and with shares of
-// classes that are named.
+// theorem says, to within four standard errors, and not much more often: of the clients' mixture, of each class, with shares of
+// classes that are named, and of each of two groups of clients.
 func TestThousandRounds(t *testing.T) {
 	const clients, classes, level = 6, 3, 0.9
 	rounds := 1000.
@@ -153,6 +153,7 @@ func TestThousandRounds(t *testing.T) {
 	}
 	named := []float64{0.2, 0.5, 0.3}
 	for name, family := range families {
+		least := 1. // of the groups
 		for _, c := range []struct {
 			what string
 			each int
@@ -162,6 +163,9 @@ func TestThousandRounds(t *testing.T) {
 			{"mixture", 5, 0.055, Design{Clients: true}},
 			{"mixture", 20, 0.03, Design{Clients: true}},
 			{"by class", 20, 0.055, Design{Clients: true, ByClass: true}},
+			{"first group", 20, 1, Design{Clients: true, Group: []int{}}},
+			{"second group", 20, 1, Design{Clients: true, Group: []int{}}},
+			{"first group", 60, 1, Design{Clients: true, ByClass: true, Group: []int{}}},
 			{"named shares", 10, 0.07, Design{Clients: true, Proportions: named}},
 			{"named shares", 25, 0.045, Design{Clients: true, Proportions: named}},
 		} {
@@ -170,10 +174,17 @@ func TestThousandRounds(t *testing.T) {
 			for range int(rounds) {
 				s := simulate(r, family, clients, classes)
 				scores, of, cells := s.points(c.each)
+				if c.Group != nil { // the first half of the clients, and the second
+					c.Group = make([]int, len(of))
+					for i := len(of) / 2; i < len(of); i++ {
+						c.Group[i] = 1
+					}
+				}
 				counts := count(of, classes)
 				weights := make([]float64, clients*classes)
 				for i, n := range cells {
 					switch y := i % classes; {
+					case c.Group != nil && (2*i/len(cells) == 1) != (c.what == "second group"):
 					case c.ByClass && y == 0: // the images of the first class
 						weights[i] = float64(n)
 					case c.ByClass:
@@ -193,9 +204,15 @@ func TestThousandRounds(t *testing.T) {
 			}
 			se := math.Sqrt(max(squared-held*held, 0) / rounds)
 			t.Logf("%s, %s, %d points each: held %.4f ± %.4f", name, c.what, c.each, held, se)
+			if c.Group != nil && c.each == 20 {
+				least = min(least, held)
+			}
 			if held < level-4*se || held > level+c.most+4*se {
 				t.Errorf("%s, %s, %d points each: sets of %v hold %.4f ± %.4f", name, c.what, c.each, level, held, se)
 			}
+		}
+		if least > level+0.06 {
+			t.Errorf("%s: sets of groups hold %.4f of both", name, least)
 		}
 	}
 }

@@ -2,8 +2,10 @@ package conformal
 
 import (
 	"math"
+	"slices"
 	"testing"
 
+	"fmp/models"
 	"fmp/models/rng"
 )
 
@@ -166,5 +168,53 @@ func TestAnswerable(t *testing.T) {
 	}
 	if _, _, ok := few.Answerable(0.05, 0.05, false); ok {
 		t.Error("twenty images prove an error of at most 5%; they cannot")
+	}
+}
+
+// TestGroups: thresholds are the lowest of the groups' at every level, there is none beyond the highest level of a group, and names of
+// groups are read or refused.
+func TestGroups(t *testing.T) {
+	r := rng.New(2, "groups")
+	const n, classes = 200, 3
+	scores, of, group := make([]float32, n), make([]int, n), make([]int, n)
+	for i := range n {
+		group[i], of[i] = i%5/3, r.IntN(classes) // three fifths in the first group
+		scores[i] = float32(r.Float64()) + 0.1*float32(group[i])
+	}
+	for _, d := range []Design{{Clients: true}, {ByClass: true}, {Clients: true, Proportions: []float64{0.2, 0.3, 0.5}}} {
+		var own []*models.SetTable
+		highest := 1.
+		for g := range 2 {
+			var s []float32
+			var c []int
+			for i := range n {
+				if group[i] == g {
+					s, c = append(s, scores[i]), append(c, of[i])
+				}
+			}
+			own, highest = append(own, d.Table(s, c, classes)), min(highest, d.Highest(count(c, classes)))
+		}
+		d.Group = group
+		both := d.Table(scores, of, classes)
+		for level := models.LeastLevel; level < 1; level += 0.003 {
+			for c, got := range both.At(level) {
+				want := min(own[0].At(level)[c], own[1].At(level)[c])
+				if got != want {
+					t.Fatalf("%+v, level %v, column %d: threshold %v; want %v", d.ByClass, level, c, got, want)
+				}
+			}
+		}
+		if counts := d.Counts(of, classes); len(counts) != 2 || d.Enough(counts[1], highest+1e-3) == nil && d.Enough(counts[0], highest+1e-3) == nil {
+			t.Errorf("counts %v prove more than %v", counts, highest)
+		}
+	}
+	names, clients, err := Groups("north=a,b;south=c")
+	if err != nil || !slices.Equal(names, []string{"north", "south"}) || clients["b"] != 0 || clients["c"] != 1 || len(clients) != 3 {
+		t.Errorf("groups %v of %v: %v", names, clients, err)
+	}
+	for _, text := range []string{"", "north", "=a", "north=", "north=a;north=b", "north=a;south=a", "north=a,,b", "north=a;"} {
+		if _, _, err := Groups(text); err == nil {
+			t.Errorf("groups %q are read", text)
+		}
 	}
 }

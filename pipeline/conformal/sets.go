@@ -12,12 +12,14 @@ import (
 
 // Sets returns the calibration of prediction sets of a level by the points. It is an error where they prove none.
 func (x *Points) Sets(d Design, level float64, score Score, classes int) (*models.OriginSets, error) {
-	if err := d.Enough(count(x.Class, classes), level); err != nil {
-		return nil, err
+	for _, counts := range d.Counts(x.Class, classes) {
+		if err := d.Enough(counts, level); err != nil {
+			return nil, err
+		}
 	}
 	t := d.Table(x.True[score], x.Class, classes)
 	sets := &models.OriginSets{
-		Level: level, Score: string(score), Thresholds: t.At(level), Table: t, ByClass: d.ByClass, Proportions: d.Proportions,
+		Level: level, Score: string(score), Thresholds: t.At(level), Table: t, ByClass: d.ByClass, Proportions: d.Proportions, Group: d.Group,
 		Images: len(x.Class), Class: x.Class, Scores: map[string][]float32{}, Top: x.Top, Right: x.Right,
 	}
 	for s, v := range x.True {
@@ -40,7 +42,8 @@ func (s Score) Size(p, thresholds []float32) int {
 
 // Thresholds returns those of a classifier's sets under any score, at their level; nil where its calibration does not tell.
 func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
-	if len(o.Scores[string(s)]) != len(o.Class) || len(o.Class) == 0 || o.Proportions != nil && len(o.Proportions) != classes {
+	if len(o.Scores[string(s)]) != len(o.Class) || len(o.Class) == 0 || o.Proportions != nil && len(o.Proportions) != classes ||
+		o.Group != nil && len(o.Group) != len(o.Class) || slices.ContainsFunc(o.Group, func(g int) bool { return g < 0 || g >= len(o.Class) }) {
 		return nil
 	}
 	for _, c := range o.Class {
@@ -48,8 +51,27 @@ func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 			return nil
 		}
 	}
-	d := Design{Clients: o.Clients > 1, ByClass: o.ByClass, Proportions: o.Proportions}
+	d := Design{Clients: o.Clients > 1, ByClass: o.ByClass, Proportions: o.Proportions, Group: o.Group}
 	return d.Table(o.Scores[string(s)], o.Class, classes).At(o.Level)
+}
+
+// Groups reads groups of clients, NAME=CLIENT,CLIENT separated by semicolons, and returns their names and the number of each client's.
+func Groups(text string) (names []string, of map[string]int, err error) {
+	of = map[string]int{}
+	for part := range strings.SplitSeq(text, ";") {
+		name, clients, ok := strings.Cut(part, "=")
+		if !ok || name == "" || clients == "" || slices.Contains(names, name) {
+			return nil, nil, fmt.Errorf("conformal: groups of clients: %q is not NAME=CLIENT,CLIENT, with each name once", part)
+		}
+		for c := range strings.SplitSeq(clients, ",") {
+			if _, twice := of[c]; twice || c == "" {
+				return nil, nil, fmt.Errorf("conformal: groups of clients: client %q is empty, or in two groups", c)
+			}
+			of[c] = len(names)
+		}
+		names = append(names, name)
+	}
+	return names, of, nil
 }
 
 // Shares reads the shares of classes among new images: "equal", or NAME=SHARE for each class that there is, separated by commas, by its

@@ -3,6 +3,7 @@ package conformal
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"fmp/models"
@@ -18,6 +19,25 @@ type Design struct {
 	// Proportions are the shares of the classes among new images, which sum to 1; nil: those among the points. Points weigh by them as in
 	// Tibshirani et al. (2019, "Conformal prediction under covariate shift"), given the points' classes.
 	Proportions []float64
+	// Group is each point's group of clients, from 0; nil: all are one. The level then holds for the images of each group, as thresholds are
+	// the lowest over groups, and so with any shares of the groups (Romano, Barber, Sabatti and Candès 2020, "With malice
+	// toward none", where an image's group is known).
+	Group []int
+}
+
+// Counts returns the number of points of each class, for each group, given the points' classes.
+func (d Design) Counts(of []int, classes int) [][]int {
+	if d.Group == nil {
+		return [][]int{count(of, classes)}
+	}
+	out := make([][]int, slices.Max(d.Group)+1)
+	for g := range out {
+		out[g] = make([]int, classes)
+	}
+	for i, c := range of {
+		out[d.Group[i]][c]++
+	}
+	return out
 }
 
 // held returns the level of a threshold that is the j-th largest of n scores.
@@ -28,7 +48,7 @@ func (d Design) held(n, j int) float64 {
 	return float64(j) / float64(n+1)
 }
 
-// Highest returns the highest level that points prove, by their number in each class; with ByClass for the class with most.
+// Highest returns the highest level that points of a group prove, by their number in each class; with ByClass for the class with most.
 func (d Design) Highest(counts []int) float64 {
 	var total int
 	var most float64
@@ -50,11 +70,17 @@ func (d Design) Highest(counts []int) float64 {
 	return d.held(total, total)
 }
 
+// rounding is the share of a threshold that float32 may lose in a graph.
+const rounding = 1e-5
+
 // mostRows bounds the thresholds of a table: beyond, levels are taken at even distances.
 const mostRows = 1000
 
 // Table returns the thresholds by level of points with the given scores and classes, 0 to classes-1.
 func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable {
+	if d.Group != nil {
+		return d.lowest(scores, of, classes)
+	}
 	order := make([]int, len(scores))
 	for i := range order {
 		order[i] = i
@@ -67,7 +93,7 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 			c := of[i]
 			columns[c] = append(columns[c], rank{d.held(counts[c], len(columns[c])+1), scores[i]})
 		}
-		return table(columns)
+		return table(columns, rounding)
 	}
 	var weight []float64
 	var most float64
@@ -84,7 +110,42 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 			all = append(all, rank{heldByWeights(theta, most), scores[i]})
 		}
 	}
-	return table([][]rank{all})
+	return table([][]rank{all}, rounding)
+}
+
+// lowest returns, for every level, the lowest of the groups' thresholds.
+func (d Design) lowest(scores []float32, of []int, classes int) *models.SetTable {
+	groups := slices.Max(d.Group) + 1
+	own, class := make([][]float32, groups), make([][]int, groups)
+	for i, g := range d.Group {
+		own[g], class[g] = append(own[g], scores[i]), append(class[g], of[i])
+	}
+	d.Group = nil
+	var tables []*models.SetTable
+	var columns [][]rank
+	for g := range groups {
+		t := d.Table(own[g], class[g], classes)
+		tables, columns = append(tables, t), make([][]rank, t.Columns)
+	}
+	for _, t := range tables {
+		for i, level := range t.Levels {
+			columns[i%t.Columns] = append(columns[i%t.Columns], rank{float64(level), models.NoThreshold})
+		}
+	}
+	for c, ranks := range columns {
+		slices.SortFunc(ranks, func(a, b rank) int { return cmp.Compare(a.level, b.level) })
+		ranks = slices.CompactFunc(ranks, func(a, b rank) bool { return a.level == b.level })
+		for i := range ranks {
+			least := float32(math.Inf(1))
+			for _, t := range tables {
+				least = min(least, t.At(ranks[i].level)[c])
+			}
+			ranks[i].score = least
+		}
+		// Beyond the highest level of a group there is none.
+		columns[c] = slices.DeleteFunc(ranks, func(r rank) bool { return r.score == models.NoThreshold })
+	}
+	return table(columns, 0)
 }
 
 // count returns the number of points of each class.
@@ -102,8 +163,9 @@ type rank struct {
 	score float32
 }
 
-// table writes columns of ranks, of ascending levels, side by side.
-func table(columns [][]rank) *models.SetTable {
+// table writes columns of ranks, of ascending levels, side by side, with thresholds below the scores by the rounding of float32: a share of
+// them, and a tenth of it at least.
+func table(columns [][]rank, rounding float32) *models.SetTable {
 	t := &models.SetTable{Columns: len(columns)}
 	rows := 0
 	for c, ranks := range columns {
@@ -124,7 +186,7 @@ func table(columns [][]rank) *models.SetTable {
 			level, score := models.NoLevel, models.NoThreshold
 			if i < len(ranks) {
 				// The graph computes in float32: room for its rounding keeps the point itself in its set.
-				level, score = float32(ranks[i].level), ranks[i].score-1e-6-1e-5*max(ranks[i].score, 0)
+				level, score = float32(ranks[i].level), ranks[i].score-rounding*(0.1+max(ranks[i].score, 0))
 			}
 			t.Levels, t.Thresholds = append(t.Levels, level), append(t.Thresholds, score)
 		}
@@ -132,7 +194,7 @@ func table(columns [][]rank) *models.SetTable {
 	return t
 }
 
-// Enough returns an error where points, by their number in each class, prove no sets of a level.
+// Enough returns an error where points of a group, by their number in each class, prove no sets of a level.
 func (d Design) Enough(counts []int, level float64) error {
 	if err := CheckLevel(level); err != nil {
 		return err

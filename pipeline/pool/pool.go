@@ -49,9 +49,14 @@ type Options struct {
 	Score       conformal.Score
 	ByClass     bool
 	Proportions string
-	Seed        uint64
-	alike       bool // no client has an effect
-	Threads     int  // 0: one per core; results do not depend on it
+	// Groups are groups of clients, as conformal.Groups reads them: the sets' level then holds for the images of each. Clients of none are a
+	// group together.
+	Groups string
+	// Lenient makes no sets where points do not prove them, also of a level that was asked for, as uploads may still come.
+	Lenient bool
+	Seed    uint64
+	alike   bool // no client has an effect
+	Threads int  // 0: one per core; results do not depend on it
 }
 
 // Round is the checked uploads with all that is needed to pool them.
@@ -69,6 +74,8 @@ type Round struct {
 	open      *onnx.Model     // nil if there is none
 	openFrom  models.Manifest
 	design    conformal.Design
+	groups    []string // names of groups of clients that the sets hold for
+	group     []int    // of each upload; nil: none is named
 }
 
 // ErrNoGraph is wrapped by the error for uploads whose client graph is not known.

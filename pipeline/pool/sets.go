@@ -51,20 +51,77 @@ func (r *Round) setDesign() (d conformal.Design, err error) {
 	default:
 		d.Proportions, err = conformal.Shares(r.Proportions, r.Client.Classes, r.classes())
 	}
-	if (r.ByClass || r.Proportions != "") && r.Level == 0 {
+	if err == nil && r.Groups != "" {
+		err = r.setGroups()
+	}
+	if (r.ByClass || r.Proportions != "" || r.Groups != "") && r.Level == 0 {
 		r.Level = Level // asked for
 	}
 	return d, err
 }
 
-// classes is the number of classes of the uploads.
-func (r *Round) classes() int { return r.Uploads[0].Points.C }
+// setGroups finds the group of every client.
+func (r *Round) setGroups() error {
+	if r.For != "" {
+		return fmt.Errorf("a classifier for client %q has sets by its own points: leave the groups out", r.For)
+	}
+	names, of, err := conformal.Groups(r.Groups)
+	if err != nil {
+		return err
+	}
+	r.groups = names
+	rest := false
+	for _, u := range r.Uploads {
+		g, ok := of[u.Client]
+		if !ok {
+			g, rest = len(r.groups), true
+		}
+		r.group = append(r.group, g)
+	}
+	if rest {
+		r.groups = append(r.groups, "no group")
+	}
+	return nil
+}
 
-// enough reports whether calibration points, by their number in each class, prove sets of the level. Where these were asked for it is an
-// error if they do not.
-func (r *Round) enough(counts []int, remedy string) (bool, error) {
-	err := r.design.Enough(counts, cmp.Or(r.Level, Level))
-	if err != nil && r.Level != 0 {
+// classes is the number of classes of the uploads.
+func (r *Round) classes() int {
+	if p := r.Uploads[0].Points; p != nil {
+		return p.C
+	}
+	return r.Client.C // before the first upload
+}
+
+// proves returns an error where calibration points do not prove sets of a level, for one of the groups.
+func (r *Round) proves(points []calibrationPoint, level float64) error {
+	counts := make([][]int, max(len(r.groups), 1))
+	for g := range counts {
+		counts[g] = make([]int, r.classes())
+	}
+	for _, p := range points {
+		counts[r.groupOf(p.client)][p.class]++
+	}
+	for g, n := range counts {
+		if err := r.design.Enough(n, level); err != nil && r.groups != nil {
+			return fmt.Errorf("clients of %q: %w", r.groups[g], err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Round) groupOf(client int) int {
+	if r.group == nil {
+		return 0
+	}
+	return r.group[client]
+}
+
+// enough reports whether calibration points prove sets of the level. Where these were asked for it is an error if they do not.
+func (r *Round) enough(points []calibrationPoint, remedy string) (bool, error) {
+	err := r.proves(points, cmp.Or(r.Level, Level))
+	if err != nil && r.Level != 0 && !r.Lenient {
 		return false, fmt.Errorf("pool: %w; %s", err, remedy)
 	}
 	return err == nil, nil
@@ -79,7 +136,7 @@ func (s *Sampling) calibration() error {
 	if r.Level < 0 {
 		return nil
 	}
-	counts, total := make([]int, r.classes()), 0
+	var points []calibrationPoint
 	out := make([][]int, len(s.clients))
 	random := make([]*rand.Rand, len(s.clients))
 	for m, c := range s.clients {
@@ -90,14 +147,13 @@ func (s *Sampling) calibration() error {
 		}
 		out[m] = random[m].Perm(n)[:(n+1)/2]
 		for _, i := range out[m] {
-			counts[c.Within.Labels[i]]++
+			points = append(points, calibrationPoint{class: c.Within.Labels[i], client: m})
 		}
-		total += len(out[m])
 	}
-	if ok, err := r.enough(counts, "one in two of those in the uploads is for sets: pool more uploads"); !ok {
+	if ok, err := r.enough(points, "one in two of those in the uploads is for sets: pool more uploads"); !ok {
 		return err
 	}
-	share := min(1, float64(mostScored)/float64(total))
+	share := min(1, float64(mostScored)/float64(len(points)))
 	for m := range s.clients {
 		if len(out[m]) > 0 && random[m].Float64() < share {
 			s.clients[m].Within = s.holdBack(m, out[m])
@@ -121,9 +177,9 @@ func (s *Sampling) calibrate() error {
 		if f.Open {
 			level := cmp.Or(r.Level, Level)
 			switch {
-			case r.Level < 0 || r.Level == 0 && r.design.Enough(r.counts(all), level) != nil:
+			case r.Level < 0 || (r.Level == 0 || r.Lenient) && r.proves(all, level) != nil:
 				half, rest = nil, all
-			case r.design.Enough(r.counts(half), level) != nil:
+			case r.proves(half, level) != nil:
 				half, rest = all, nil
 			}
 			if err := s.choose(rest); err != nil {
@@ -135,7 +191,7 @@ func (s *Sampling) calibrate() error {
 	if r.Level < 0 {
 		return nil
 	}
-	if ok, err := r.enough(r.counts(all), "make uploads with more (fmp-edge compress --calibrate)"); !ok {
+	if ok, err := r.enough(all, "make uploads with more (fmp-edge compress --calibrate)"); !ok {
 		return err
 	}
 	s.hold(all)
@@ -172,15 +228,6 @@ func (s *Sampling) hold(points []calibrationPoint) {
 			s.held = append(s.held, p)
 		}
 	}
-}
-
-// counts returns the number of points of each class.
-func (r *Round) counts(points []calibrationPoint) []int {
-	out := make([]int, r.classes())
-	for _, p := range points {
-		out[p.class]++
-	}
-	return out
 }
 
 // choose gives the posterior the points that choose temperature and penalty.
@@ -278,12 +325,16 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	}
 	r := s.round
 	var points conformal.Points
+	d := r.design
 	trusted := map[int]bool{}
 	// Points count whose client is more likely honest than not.
 	for _, c := range s.held {
 		if j := p.Judgement; j == nil || r.For != "" || j.Honest[c.client] >= 0.5 {
 			if err := points.Add(probabilities(p.Ensembles[0], c.row), c.class); err != nil {
 				return nil, fmt.Errorf("pool: %w", err)
+			}
+			if r.group != nil {
+				d.Group = append(d.Group, r.group[c.client])
 			}
 			trusted[c.client] = true
 		}
@@ -292,13 +343,12 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	if r.For != "" {
 		from = fmt.Sprintf("client %q", r.For)
 	}
-	d := r.design
 	d.Clients = len(trusted) > 1
 	sets, err := points.Sets(d, cmp.Or(r.Level, Level), r.Score, p.Ensembles[0][0].C)
 	if err != nil { // too few points are left
 		return nil, nil
 	}
-	sets.Clients, sets.From = len(trusted), from
+	sets.Clients, sets.From, sets.Groups = len(trusted), from, r.groups
 	return sets, nil
 }
 

@@ -242,6 +242,7 @@ func TestSetsOfMeans(t *testing.T) {
 		if made(us, -1).Sets != nil {
 			t.Errorf("features %v: level -1 has sets", phi)
 		}
+		w.groups(t, g, f, us)
 		for _, c := range []struct {
 			us    []Upload
 			level float64
@@ -253,6 +254,54 @@ func TestSetsOfMeans(t *testing.T) {
 			if _, err := r.Sampling(w.eng); err == nil || !strings.Contains(err.Error(), "--calibrate") {
 				t.Errorf("features %v: too few points for level %v: %v", phi, c.level, err)
 			}
+		}
+	}
+}
+
+// groups: with two groups of the four clients the threshold is the lower one of the groups' own. A level that a group does not prove is an
+// error that names the group, and no sets where the round is lenient.
+func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Upload) {
+	t.Helper()
+	o := Options{Predictor: w.predictor, Seed: 3, Samples: 25, Level: 0.8, Groups: fmt.Sprintf("odd=%s,%s", us[1].Client, us[3].Client)}
+	sets := func(o Options) (*models.OriginSets, error) {
+		r, err := New(us, g, f, o)
+		if err != nil {
+			return nil, err
+		}
+		p, err := r.Posterior(t.Context(), w.eng)
+		if err != nil {
+			return nil, err
+		}
+		return p.Sets, nil
+	}
+	s, err := sets(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scores := make([][]float32, 2)
+	for i, at := range s.Group {
+		scores[at] = append(scores[at], s.Scores[s.Score][i])
+	}
+	least := float32(1)
+	for _, own := range scores {
+		least = min(least, conformal.Design{Clients: true}.Table(own, make([]int, len(own)), 1).At(0.8)[0])
+	}
+	if !slices.Equal(s.Groups, []string{"odd", "no group"}) || s.Thresholds[0] != least || len(scores[0]) != 18 || len(scores[1]) != 18 {
+		t.Errorf("groups %q of %d and %d points: threshold %v; the lower one is %v", s.Groups, len(scores[0]), len(scores[1]), s.Thresholds, least)
+	}
+	o.Groups = "one=" + us[2].Client // nine points
+	o.Level = 0.9
+	if _, err := sets(o); err == nil || !strings.Contains(err.Error(), `clients of "one"`) {
+		t.Errorf("a group of nine points proves level .9: %v", err)
+	}
+	o.Lenient = true
+	if s, err := sets(o); err != nil || s != nil {
+		t.Errorf("a lenient round has sets %+v that a group does not prove: %v", s, err)
+	}
+	for _, bad := range []string{"one", "a=x;b=x"} {
+		o.Groups = bad
+		if _, err := sets(o); err == nil {
+			t.Errorf("groups %q are taken", bad)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"fmp/models"
 	"fmp/models/signature"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
@@ -65,6 +66,8 @@ type File struct {
 	// Calibrate is the maximum number of calibration points beside an upload's class means, which prediction sets are made from, and the
 	// number that clients send, ten unless they are told more: 0 (default) to 100, and 0 of rounds that are private or of moments.
 	Calibrate int `yaml:"calibrate"`
+	// Sets are the prediction sets of the classifier, as in fmp pool.
+	Sets Sets `yaml:"sets"`
 	// Bounds are the bounds on an upload.
 	Bounds Bounds `yaml:"bounds"`
 	// Workers is the path of a roster of workers: only parts that one of them signed are pooled (fmp worker --merge). Default: parts of any
@@ -107,6 +110,15 @@ func rename[T comparable](f *File, was string, from **T, now string, to *T) erro
 	f.Warnings = append(f.Warnings, fmt.Sprintf("the key %s is called %s now; the next version will not know %s", was, now, was))
 	*to, *from = **from, nil
 	return nil
+}
+
+// Sets are the settings of prediction sets, as in fmp pool. They are made once calibration points prove them.
+type Sets struct {
+	Level       float64         `yaml:"level"`
+	Score       conformal.Score `yaml:"score"`
+	ByClass     bool            `yaml:"by_class"`
+	Proportions string          `yaml:"proportions"`
+	Groups      string          `yaml:"groups"`
 }
 
 // Bounds are the bounds on one upload. An upload that exceeds one is refused.
@@ -263,6 +275,17 @@ func (r *Round) suitsGraph(path string) error {
 
 // Suits returns an error if a roster has too few clients for the round.
 func (r *Round) Suits(clients *identity.Roster) error {
+	if r.Sets.Groups != "" {
+		_, of, err := conformal.Groups(r.Sets.Groups)
+		if err != nil {
+			return fmt.Errorf("sets.groups: %w", err)
+		}
+		for c := range of {
+			if !slices.Contains(clients.Names(), c) {
+				return fmt.Errorf("sets.groups: client %q is not on the roster", c)
+			}
+		}
+	}
 	if n := clients.Len(); r.Quorum > n || r.MinUploads > n {
 		return fmt.Errorf("quorum %d and min_uploads %d; the roster has %d clients", r.Quorum, r.MinUploads, n)
 	}
@@ -363,6 +386,7 @@ func (f *File) fillPrivacy() error {
 		{b.Noise == privacy.TwoServers && f.AcceptLate, "accept_late: true", "two servers open one sum, at quorum or at the deadline"},
 		{f.Honesty != nil && *f.Honesty, "honesty: true", "honesty compares single uploads without noise, which a private round has none of"},
 		{f.Calibrate > 0, "calibrate", "calibration points are single images, which a private round protects"},
+		{f.Sets != Sets{}, "sets", "they want calibration points, which a private round has none of"},
 		{f.Replace, "replace: true", "a second upload of a client spends its budget a second time"},
 		{f.Open != "" && f.Open != NoOpen || f.Scope == "open", "open", "the private predictor is for the corpus's classes"},
 		{f.Fresh != nil || f.L2 != nil || f.Bounds.Norm != 0, "fresh, l2 or bounds.norm", "those are of points, and a private upload has sums"},

@@ -124,6 +124,9 @@ func TestEffects(t *testing.T) {
 				}
 			}
 		}
+		if d := e.ToCome().Directions(); d.Rest != 0 || e.Any() && !(d.Trace > 0) {
+			t.Errorf("round %d: outside of the directions effects have variance %v, and the classes %v", i, d.Rest, d.Trace)
+		}
 		cov := e.ToCome().Covariance()
 		for j := range dx {
 			want := 0.0

@@ -75,13 +75,10 @@ type Directions struct {
 	Trace    float64    // of the covariance within classes outside of the directions
 }
 
-// Directions returns those of the law. Where few clients have effects Rest and Trace are 0: most clients have none, and a client to come
-// has none but along those found.
+// Directions returns those of the law. Where few clients have effects Rest is 0: most clients have none, and a client to come has none but
+// along those found, unless its own images tell of one.
 func (l Law) Directions() Directions {
-	d := Directions{Variance: l.along, Rest: l.rest}
-	if l.rest > 0 {
-		d.Trace = square(l.back)
-	}
+	d := Directions{Variance: l.along, Rest: l.rest, Trace: square(l.back)}
 	if l.basis != nil {
 		d.To, d.Back = new(mat.Dense), new(mat.Dense)
 		d.To.Mul(l.white, l.basis)
