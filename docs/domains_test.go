@@ -61,8 +61,8 @@ func TestDomains(t *testing.T) {
 			if alpha > 0 {
 				clients = fmt.Sprintf("α = %g", alpha)
 			}
-			fmt.Fprintf(&b, "\n| %s, %s, %s, %d repeats | known domain: ACC | NLL | unknown kind: ACC | NLL |\n| --- | ---: | ---: | ---: | ---: |\n",
-				run.Family, run.Data, clients, k.Repeats)
+			fmt.Fprintf(&b, "\n| %s, %s, %s, %d repeats | known domain: ACC | NLL | unknown kind: ACC | NLL |\n"+
+				"| --- | ---: | ---: | ---: | ---: |\n", run.Family, run.Data, clients, k.Repeats)
 			for _, r := range k.Rows {
 				fmt.Fprintf(&b, "| %s | %.3f | %.3f |", r.Name, r.Known.ACC, r.Known.NLL)
 				if r.Unknown != nil {

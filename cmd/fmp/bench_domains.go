@@ -35,8 +35,8 @@ func newBenchDomainsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "domains",
 		Short: "Measure clients whose images come from domains of their own: other cameras, light or sharpness",
-		Long: `Draw rounds of clients whose images come from domains of their own, and print accuracy and NLL on images of the clients' domains and
-on those that no client has, each left out in turn. --domains names them:
+		Long: `Draw rounds of clients whose images come from domains of their own, and print accuracy and NLL on images of the clients' domains
+and on those that no client has, each left out in turn. --domains names them:
 
   corruptions  ten clients, each with a kind and severity of corruption of its own (noise, blur, contrast, brightness, pixels; two
                severities); a kind is left out in turn
@@ -93,7 +93,8 @@ the test images.`,
 		c := p.Config
 		res := measuredDomains{Dataset: c.Dataset.Name, Family: family, Kinds: of.Kinds, Severities: of.Severities,
 			Clients: of.Clients, Points: c.Federation.Points, Alpha: alpha, Repeats: c.Seeds}
-		if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Family: of, Points: res.Points, Rivals: domains.Rivals, Repeats: res.Repeats,
+		if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Family: of, Points: res.Points, Rivals: domains.Rivals,
+			Repeats: res.Repeats,
 			Samples: c.Conjugate.Samples, Alpha: alpha, Seed: c.Seed,
 			Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
 			return err

@@ -175,8 +175,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration "+
 		"points enough, -1 none")
 	setFlags(cmd, &o.score, &o.byClass, &o.shares)
-	flags.StringVar(&o.groups, "groups", "", "groups of clients, `NAME=CLIENT,...;...`: sets hold for the images of each as often as "+
-		"stated; clients of none are one together")
+	flags.StringVar(&o.groups, "groups", "", "sets that hold for the images of each group of clients, `NAME=CLIENT,...;...`")
 	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
 		"clients' calibration points say so")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")

@@ -204,7 +204,8 @@ func TestGroups(t *testing.T) {
 				}
 			}
 		}
-		if counts := d.Counts(of, classes); len(counts) != 2 || d.Enough(counts[1], highest+1e-3) == nil && d.Enough(counts[0], highest+1e-3) == nil {
+		counts := d.Counts(of, classes)
+		if len(counts) != 2 || d.Enough(counts[1], highest+1e-3) == nil && d.Enough(counts[0], highest+1e-3) == nil {
 			t.Errorf("counts %v prove more than %v", counts, highest)
 		}
 	}

@@ -287,7 +287,8 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 		least = min(least, conformal.Design{Clients: true}.Table(own, make([]int, len(own)), 1).At(0.8)[0])
 	}
 	if !slices.Equal(s.Groups, []string{"odd", "no group"}) || s.Thresholds[0] != least || len(scores[0]) != 18 || len(scores[1]) != 18 {
-		t.Errorf("groups %q of %d and %d points: threshold %v; the lower one is %v", s.Groups, len(scores[0]), len(scores[1]), s.Thresholds, least)
+		t.Errorf("groups %q of %d and %d points: threshold %v; the lower one is %v", s.Groups, len(scores[0]), len(scores[1]),
+			s.Thresholds, least)
 	}
 	o.Groups = "one=" + us[2].Client // nine points
 	o.Level = 0.9
