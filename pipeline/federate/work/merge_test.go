@@ -87,20 +87,27 @@ func TestMergeAnswers(t *testing.T) {
 	w = &Worker{Conn: w.Conn, Key: w.Key, Judge: w.Judge, Log: w.Log}
 
 	// The members are in the order of their keys now.
-	var sample merge.Merger
-	for _, m := range members[:8] {
-		if err := addMember(t.Context(), st, &sample, m); err != nil {
+	judges := func(members []store.Member) (*merge.Part, string) {
+		t.Helper()
+		var m merge.Merger
+		for _, member := range members {
+			if err := addMember(t.Context(), st, &m, member); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := m.Part().Encode()
+		if err != nil {
 			t.Fatal(err)
 		}
+		digest := models.DigestBytes(data)
+		if err := st.PutObject(t.Context(), digest, data); err != nil {
+			t.Fatal(err)
+		}
+		return m.Part(), digest
 	}
-	data, err := sample.Part().Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	of := merging{Against: models.DigestBytes(data), Limit: merge.Key(1, digest, members[8].Client), Members: members[8:]}
-	if err := st.PutObject(t.Context(), of.Against, data); err != nil {
-		t.Fatal(err)
-	}
+	sample, against := judges(members[:8])
+	_, others := judges(members[1:9])
+	of := merging{Against: against, Limit: merge.Key(1, digest, members[8].Client), Members: members[8:]}
 	answer := func(change func(*merging)) map[string][]byte {
 		t.Helper()
 		asked := of
@@ -118,6 +125,7 @@ func TestMergeAnswers(t *testing.T) {
 	for want, files := range map[string]map[string][]byte{
 		"":                       answer(func(*merging) {}),
 		"the part is not of the": answer(func(m *merging) { m.Members = m.Members[1:] }),
+		"judged by others":       answer(func(m *merging) { m.Against = others }),
 		"no signature":           {partFile: answer(func(*merging) {})[partFile]},
 		"not valid": {partFile: answer(func(*merging) {})[partFile],
 			signatureFile: answer(func(m *merging) { m.Members = m.Members[1:] })[signatureFile]},
@@ -127,7 +135,7 @@ func TestMergeAnswers(t *testing.T) {
 			leftOutFile: []byte(`["nobody"]`)},
 	} {
 		var m merge.Merger
-		if err := m.AddPart(sample.Part()); err != nil {
+		if err := m.AddPart(sample); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := q.add(&m, of, files); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
