@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fmp/pipeline/federate/identity"
 )
 
 const good = "round: 1\nclient_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-01T00:00:00Z\n"
@@ -40,6 +42,8 @@ func TestParse(t *testing.T) {
 		good + "min_uploads: -2":                 "min_uploads is -2",
 		good + "calibrate: 101":                  "calibrate is 101",
 		good + "calibrate: 5\nprivacy: {epsilon: 1}":       "single images",
+		good + "sets: {level: .9}\nprivacy: {epsilon: 1}":  "which a private round has none of",
+		good + "sets: {by_class: perhaps}":                 "true or false",
 		good + "rebuild_interval: 1":                       "no duration",
 		good + "rebuild_interval: 10ms":                    "rebuild_interval is 10ms",
 		good + "bounds: {points: -5}":                      "bounds.points is -5",
@@ -98,4 +102,14 @@ func FuzzRound(f *testing.F) {
 			t.Fatalf("read %+v", r)
 		}
 	})
+}
+
+// TestGroups: groups of clients are read, and their clients must be on the roster.
+func TestGroups(t *testing.T) {
+	for groups, want := range map[string]string{"north=a": `"a" is not on the roster`, "north": "NAME=CLIENT", "": ""} {
+		err := (&Round{File: File{Sets: Sets{Groups: groups}}}).Suits(&identity.Roster{})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("groups %q: %v; want %q", groups, err, want)
+		}
+	}
 }
