@@ -27,6 +27,9 @@ func (d *doubling) Run(feeds, fetch map[string]*onnx.Tensor) error {
 			panic(err)
 		}
 	}
+	if x.F32()[0] == -99 {
+		panic("another fault")
+	}
 	if x.F32()[0] < 0 {
 		return errors.New("negative")
 	}
@@ -128,17 +131,19 @@ func TestBatchFails(t *testing.T) {
 	ask(t, t.Context(), q, s, 0, 1, 1, to)
 	ask(t, t.Context(), q, s, 1, 1, -2, to)
 	ask(t, t.Context(), q, s, 2, 63, 3, to)
-	ask(t, t.Context(), q, s, 3, 1, 4, to)
+	ask(t, t.Context(), q, s, 3, 1, -99, to)
+	ask(t, t.Context(), q, s, 4, 62, 1, to)
+	ask(t, t.Context(), q, s, 5, 2, 4, to)
 	s.first <- errors.New("a fault")
-	want := map[int]string{0: "panic: a fault", 1: "negative", 2: "negative", 3: ""}
-	for range 4 {
+	want := map[int]string{0: "panic: a fault", 1: "negative", 2: "negative", 3: "panic: another fault", 4: errBatch.Error(), 5: ""}
+	for range 6 {
 		a := <-to
 		if got := fmt.Sprint(a.err); a.err != nil && (want[a.id] == "" || !strings.Contains(got, want[a.id])) || a.err == nil &&
 			want[a.id] != "" {
 			t.Errorf("request %d: %v; want %q", a.id, a.err, want[a.id])
 		}
 	}
-	if q.busy || fmt.Sprint(s.runs) != "[1 64 1]" {
+	if q.busy || fmt.Sprint(s.runs) != "[1 64 63 2]" {
 		t.Errorf("busy %v, runs %v", q.busy, s.runs)
 	}
 }
