@@ -14,7 +14,7 @@ var layers = []string{
 	"shape simd",
 	"build pass",
 	"internal/modeltest classical inspect grad optim engine/pure engine/ort",
-	"coverage train engine/ort/orttest conformance/collection",
+	"coverage integers train engine/ort/orttest conformance/collection",
 	"conformance",
 	"differential",
 	"differential/run",

@@ -88,6 +88,26 @@ func TestExtractors(t *testing.T) {
 }
 
 // drawn feeds every input with random values; open axes get size n.
+// TestQuantizedParity: networks of quantised operators have the ONNX Runtime's outputs to a quantum.
+func TestQuantizedParity(t *testing.T) {
+	own, reference := engines(t, 1)
+	for _, d := range []onnx.DType{onnx.Uint8, onnx.Int8} {
+		m := pure.QuantizedNetwork(t, d)
+		got, want := run(t, own, m, pure.QuantizedFeeds())["y"].F32(), run(t, reference, m, pure.QuantizedFeeds())["y"].F32()
+		apart := 0
+		for i, v := range got {
+			quanta := math.Abs(float64(v-want[i])) / .05
+			if quanta > 1.01 {
+				t.Errorf("%v: output %d is %v where the ONNX Runtime has %v", d, i, v, want[i])
+			}
+			if quanta > .5 {
+				apart++
+			}
+		}
+		t.Logf("%v: %d of %d outputs are a quantum apart", d, apart, len(got))
+	}
+}
+
 func drawn(t testing.TB, m *onnx.Model, n int) map[string]*onnx.Tensor {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))

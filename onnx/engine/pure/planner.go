@@ -22,6 +22,7 @@ type planner struct {
 	readers  map[string][]*onnx.Node // by [readers]
 	fused    map[*onnx.Node]bool     // run by the convolution before it
 	opsets   map[*onnx.Node]int      // of nodes that others were spelt out in
+	ready    map[*onnx.Node]ready    // made by [planner.integers]
 }
 
 // define gives a value the next slot.
@@ -147,11 +148,12 @@ func (p *planner) checkOperators() {
 
 // schedule plans the nodes, each after those that it reads.
 func (p *planner) schedule() error {
-	sorted := &onnx.Graph{Name: p.graph.Name, Nodes: p.graph.Nodes}
+	p.readers = readers(p.graph)
+	sorted := &onnx.Graph{Name: p.graph.Name, Nodes: inIntegers(p, p.graph.Nodes), Outputs: p.graph.Outputs}
 	if err := pass.SortNodes(sorted); err != nil {
 		return err
 	}
-	p.readers = readers(p.graph)
+	p.readers = readers(sorted)
 	for queue := sorted.Nodes; len(queue) > 0; {
 		n := queue[0]
 		queue = queue[1:]
@@ -207,10 +209,13 @@ func (p *planner) node(n *onnx.Node) error {
 		return err
 	}
 	last := p.fuse(s)
-	run, err := kernel.Prepare(s)
-	if err != nil {
-		p.refuse(n, err)
-		return nil
+	run := p.ready[n].run
+	if s.Out = []onnx.DType{p.ready[n].out}; run == nil {
+		var err error
+		if run, err = kernel.Prepare(s); err != nil {
+			p.refuse(n, err)
+			return nil
+		}
 	}
 	st.run, st.types = run, s.Out
 	for _, b := range bodies {
@@ -306,7 +311,7 @@ func (p *planner) soleReader(value string) *onnx.Node {
 	return all[0]
 }
 
-// fold computes the result of a Constant, and of a Cast of a constant, which is then known to the kernels that come as
+// fold computes the result of a Constant, and of a Cast or DequantizeLinear of constants, which is then known to the kernels that come as
 // well. It reports whether no step is left to run.
 func (p *planner) fold(st step) bool {
 	n := st.node
@@ -322,17 +327,25 @@ func (p *planner) fold(st step) bool {
 		p.plan.constants[st.out[0]] = t
 		return true
 	}
-	if n.Op != "Cast" || len(st.in) != 1 || p.plan.constants[st.in[0]] == nil || st.types[0] == onnx.String {
+	if n.Op != "Cast" && n.Op != "DequantizeLinear" || st.types[0] == onnx.String {
 		return false
 	}
-	// Weights that are stored in half precision are widened once, not in every run. A cast that fails is left to the
+	// Weights that are stored in half precision or in bytes are widened once, not in every run. A node that fails is left to the
 	// run, and so is one that would take much more memory than the weights.
-	from := p.plan.constants[st.in[0]]
-	elements := float64(from.Len())
+	from := make([]*onnx.Tensor, len(st.in))
+	for i, k := range st.in {
+		if k >= 0 {
+			from[i] = p.plan.constants[k]
+		}
+		if k >= 0 && from[i] == nil {
+			return false
+		}
+	}
+	elements := float64(from[0].Len())
 	if !p.budget.Spend(elements*float64(st.types[0].Size()), elements) {
 		return false
 	}
-	t, err := p.evaluate(st, from)
+	t, err := p.evaluate(st, from...)
 	if err != nil {
 		return false
 	}

@@ -31,14 +31,14 @@ func (v *convolution[T]) depthwise() error {
 }
 
 // planes are the planes of an input and of an output, of one or two axes, and the phases in between.
-type planes[T floating] struct {
+type planes[T number] struct {
 	c *Call
 	*phases
 	n        int
 	to, from []T
 }
 
-func newPlanes[T floating](c *Call, o, x []T, xs, sp []int, w window) (*planes[T], error) {
+func newPlanes[T number](c *Call, o, x []T, xs, sp []int, w window) (*planes[T], error) {
 	p, err := newPhases(w, xs[2:], sp)
 	return &planes[T]{c: c, phases: p, n: xs[0] * xs[1], to: o, from: x}, err
 }

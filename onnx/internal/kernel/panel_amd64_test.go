@@ -17,3 +17,11 @@ func inGo(t *testing.T) bool {
 	t.Cleanup(func() { havePanels = was })
 	return was
 }
+
+// withoutDots turns products of bytes in vectors off for the test; false where the processor has none.
+func withoutDots(t *testing.T) bool {
+	was := haveDots
+	haveDots = false
+	t.Cleanup(func() { haveDots = was })
+	return was
+}

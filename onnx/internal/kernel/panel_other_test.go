@@ -7,3 +7,5 @@ import "testing"
 func narrower(*testing.T) bool { return false }
 
 func inGo(*testing.T) bool { return false }
+
+func withoutDots(*testing.T) bool { return false }

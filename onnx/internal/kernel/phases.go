@@ -100,7 +100,12 @@ func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 			if even, ok := any(even).([]float32); ok {
 				n = deinterleave(to-from, min(a.count, b.count), even, any(odd).([]float32), p.wide, any(src).([]float32), down*width)
 			}
+			bytes, inBytes := any(even).([]uint8)
 			for y := 0; n < max(a.count, b.count) && y < to-from; y++ {
+				n := n
+				if inBytes {
+					n = splitBytes(min(a.count, b.count), bytes[y*p.wide:], any(odd).([]uint8)[y*p.wide:], any(src).([]uint8)[y*down*width:])
+				}
 				deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:b.count], src[y*down*width+2*n:])
 			}
 			continue

@@ -92,7 +92,7 @@ func maxPool[T number](win window, column bool) Kernel {
 			return nil
 		}
 		if x, ok := any(x).([]float32); ok && idx == nil && len(in) <= 2 && q <= manyTaps && seesPlane(w, in, sp) {
-			return maxOfRuns(c, any(o).([]float32), x, xs, sp, w)
+			return maxOfRuns(c, any(o).([]float32), x, xs, sp, w, float32(math.Inf(-1)), tapMaxima)
 		}
 		var failed error
 		c.Parallel(xs[0]*xs[1], work(pos, q), func(lo, hi int) {
@@ -148,12 +148,12 @@ func seesPlane(w window, in, out []int) bool {
 }
 
 // maxOfRuns pools planes of windows that all see them.
-func maxOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
+func maxOfRuns[T number](c *Call, o, x []T, xs, sp []int, w window, least T, maxima func(run, split []T, offsets []int)) error {
 	p, err := newPlanes(c, o, x, xs, sp, w)
 	if err != nil {
 		return err
 	}
-	p.each(float32(math.Inf(-1)), func(run, split []float32, _ int) { tapMaxima(run, split, p.offsets) }, func([]float32, int) {})
+	p.each(least, func(run, split []T, _ int) { maxima(run, split, p.offsets) }, func([]T, int) {})
 	return nil
 }
 

@@ -293,6 +293,12 @@ func newConvInteger(s *Spec) (Kernel, error) {
 	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
 }
 
+// stepOf returns how many quanta of the output one of the product is, by entry of the scale of input w; x is the other side's.
+func stepOf(c *Call, x, w int) func(k int) float32 {
+	out, from, scales := float32(c.In[6].At(0)), float32(c.In[x].At(0)), c.In[w]
+	return func(k int) float32 { return float32(from*float32(scales.At(k))) / out }
+}
+
 // QLinearConv: y = saturate(round((conv(x, w) + B) scale_x scale_w / scale_y) + zero_y), where scale_w and its zero point are
 // scalars or one a channel of the result, and B is int32.
 func newQLinearConv(s *Spec) (Kernel, error) {
@@ -331,13 +337,13 @@ func newQLinearConv(s *Spec) (Kernel, error) {
 		if err != nil {
 			return err
 		}
-		factor, zero := c.In[1].At(0)/c.In[6].At(0), c.In[7].At(0)
+		factor, zero := stepOf(c, 1, 4), c.In[7].At(0)
 		quantized(out, func(i int) float64 {
 			v := r.F64()[i]
 			if bias != nil {
 				v += bias.At(i / plane % r.Shape[1])
 			}
-			return math.RoundToEven(v*factor*c.In[4].At(channel(i))) + zero
+			return math.RoundToEven(float64(float32(v)*factor(channel(i)))) + zero
 		})
 		return nil
 	}, nil
@@ -371,9 +377,8 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 		if err != nil {
 			return err
 		}
-		factor := c.In[1].At(0) * c.In[4].At(0) / c.In[6].At(0)
-		zero := c.In[7].At(0)
-		quantized(out, func(i int) float64 { return math.RoundToEven(r.F64()[i]*factor) + zero })
+		factor, zero := stepOf(c, 1, 4)(0), c.In[7].At(0)
+		quantized(out, func(i int) float64 { return math.RoundToEven(float64(float32(r.F64()[i])*factor)) + zero })
 		return nil
 	}, nil
 }

@@ -1,0 +1,352 @@
+package pure
+
+import (
+	"math"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/internal/kernel"
+	"fmp/onnx/op"
+)
+
+// Nodes between DequantizeLinear and QuantizeLinear are run on bytes: a convolution or product of constant weights with the bounds that
+// follow it, in sums of integers that are exact; functions of one number as tables; sums, products, and operators that only move elements.
+// A DequantizeLinear that nobody reads any more is dropped.
+
+// integers finds such nodes.
+type integers struct {
+	*planner
+	made    map[string]*onnx.Node // the node that gives a value
+	ready   map[*onnx.Node]ready
+	instead map[*onnx.Node]*onnx.Node // nil: left out
+	tables  map[string]tabled
+}
+
+// ready is a node's kernel, and the type of its only output.
+type ready struct {
+	run kernel.Kernel
+	out onnx.DType
+}
+
+// movers are operators whose output holds elements of their first input.
+var movers = []string{"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "DepthToSpace",
+	"SpaceToDepth", "Identity", "Expand", "Tile"}
+
+// inIntegers is [planner.integers] where it is enabled: programs that do not are smaller.
+var inIntegers = func(_ *planner, nodes []*onnx.Node) []*onnx.Node { return nodes }
+
+// EnableIntegers has sessions that are loaded from now on run quantised operators on integers; see package integers.
+func EnableIntegers() {
+	kernel.EnableIntegers()
+	inIntegers = (*planner).integers
+}
+
+// integers returns the nodes with those that are run on bytes in place of others.
+func (p *planner) integers(nodes []*onnx.Node) []*onnx.Node {
+	if p.reproducible || !slices.ContainsFunc(nodes, func(n *onnx.Node) bool { return n.Op == "DequantizeLinear" && n.Domain == "" }) {
+		return nodes
+	}
+	v := &integers{planner: p, made: map[string]*onnx.Node{}, ready: map[*onnx.Node]ready{}, instead: map[*onnx.Node]*onnx.Node{},
+		tables: map[string]tabled{}}
+	for _, n := range nodes {
+		for _, o := range n.Outputs {
+			v.made[o] = n
+		}
+	}
+	for _, n := range nodes {
+		if n.Domain == "" && len(n.Outputs) == 1 {
+			v.node(n)
+		}
+	}
+	p.ready = v.ready
+	var out []*onnx.Node
+	for _, n := range nodes {
+		if with, ok := v.instead[n]; ok {
+			n = with
+		}
+		if n != nil {
+			out = append(out, n)
+		}
+	}
+	for before := 0; before != len(out); {
+		before = len(out)
+		left := readers(&onnx.Graph{Nodes: out, Outputs: p.graph.Outputs})
+		out = slices.DeleteFunc(out, func(n *onnx.Node) bool {
+			return (v.ready[n].run != nil || n.Op == "DequantizeLinear" && n.Domain == "" && len(n.Outputs) == 1) && left[n.Outputs[0]] == nil
+		})
+	}
+	return out
+}
+
+// node replaces a node, and those around it, where it can.
+func (v *integers) node(n *onnx.Node) {
+	switch {
+	case slices.Contains([]string{"Conv", "MatMul", "Gemm"}, n.Op):
+		v.product(n)
+	case (n.Op == "Add" || n.Op == "Mul") && v.opset >= 7 && len(n.Inputs) == 2:
+		v.pair(n)
+	case slices.Contains(kernel.Curves, n.Op) && len(n.Inputs) > 0:
+		a, out := v.dequantized(n.Inputs[0]), v.quantizer(n)
+		if a == nil || out == nil {
+			return
+		}
+		s := v.spec(n, onnx.Float32)
+		for _, name := range n.Inputs[1:] {
+			t := v.constant(name)
+			if name != "" && t == nil {
+				return
+			}
+			s.Const = append(s.Const, t)
+			s.In = append(s.In, typeOf(t))
+		}
+		if t, err := kernel.NewTable(s, a.q, out.q); err == nil {
+			v.table(n, t, out, a.name)
+		}
+	case slices.Contains(movers, n.Op) && len(n.Inputs) > 0 && (n.Op != "MaxPool" || v.opset >= 12):
+		a, out := v.dequantized(n.Inputs[0]), v.quantizer(n)
+		if a == nil || out == nil || a.q != out.q {
+			return
+		}
+		with := *n
+		with.Inputs = append([]string{a.name}, n.Inputs[1:]...)
+		with.Outputs = out.node.Outputs
+		v.instead[n], v.instead[out.node] = &with, nil
+	}
+}
+
+// pair replaces an Add or Mul.
+func (v *integers) pair(n *onnx.Node) {
+	a, b, out := v.dequantized(n.Inputs[0]), v.dequantized(n.Inputs[1]), v.quantizer(n)
+	if a == nil || b == nil || out == nil {
+		return
+	}
+	s := v.spec(n, onnx.Float32, onnx.Float32)
+	if of := v.tables[b.name]; of.table != nil && of.in == a.name { // as in x sigmoid(x)
+		v.table(n, kernel.NewPairTable(s, a.q, b.q, out.q, of.table), out, a.name)
+		return
+	}
+	if of := v.tables[a.name]; of.table != nil && of.in == b.name {
+		v.table(n, kernel.NewPairTable(s, b.q, a.q, out.q, of.table), out, b.name)
+		return
+	}
+	k, err := kernel.NewPair(s, a.q, b.q, out.q)
+	v.replace(n, k, err, out, []string{a.name, b.name})
+}
+
+func typeOf(t *onnx.Tensor) onnx.DType {
+	if t == nil {
+		return onnx.Undefined
+	}
+	return t.DType
+}
+
+func (v *integers) spec(n *onnx.Node, in ...onnx.DType) *kernel.Spec {
+	return &kernel.Spec{Node: n, Opset: v.opset, Reproducible: v.reproducible, In: in, Const: make([]*onnx.Tensor, len(in)),
+		Keep: func(bytes float64) bool { return v.budget.Spend(bytes, bytes) }}
+}
+
+// replace puts a node of bytes in the place of n, with the nodes from n to the one that quantises left out.
+func (v *integers) replace(n *onnx.Node, k kernel.Kernel, err error, out *quantizedValue, in []string) {
+	if err != nil {
+		return // it runs on float32, or is refused there
+	}
+	with := &onnx.Node{Name: n.Name, Op: n.Op, Inputs: in, Outputs: out.node.Outputs}
+	v.ready[with] = ready{k, out.q.DType}
+	for m := v.made[out.node.Inputs[0]]; m != n; m = v.made[m.Inputs[0]] {
+		v.instead[m] = nil
+	}
+	v.instead[n], v.instead[out.node] = with, nil
+}
+
+// table puts a table in the place of n.
+func (v *integers) table(n *onnx.Node, t *kernel.Table, out *quantizedValue, in string) {
+	v.tables[out.name] = tabled{in, t}
+	v.replace(n, t.Run, nil, out, []string{in})
+}
+
+// tabled is a value of bytes that is a function of another.
+type tabled struct {
+	in    string
+	table *kernel.Table
+}
+
+// constant is a value that is known: an initializer, or one that a Constant gives.
+func (v *integers) constant(name string) *onnx.Tensor {
+	if name == "" {
+		return nil
+	}
+	if _, t, ok := v.find(name); ok {
+		return t
+	}
+	if n := v.made[name]; n != nil && n.Domain == "" && n.Op == "Constant" {
+		return op.Constant(n)
+	}
+	return nil
+}
+
+// quantizedValue is a value in bytes, with the node that makes it of a float32 or the other way round.
+type quantizedValue struct {
+	name string
+	node *onnx.Node
+	q    kernel.Quantization
+}
+
+// parameters reads the scale and zero point of a QuantizeLinear or DequantizeLinear.
+func (v *integers) parameters(n *onnx.Node) (scale, zero *onnx.Tensor) {
+	scale, zero = v.constant(n.Input(1)), v.constant(n.Input(2))
+	for _, a := range n.Attrs {
+		if a.Name != "axis" {
+			return nil, nil
+		}
+	}
+	if scale == nil || scale.DType != onnx.Float32 || zero != nil && zero.Len() != scale.Len() {
+		return nil, nil
+	}
+	for _, s := range scale.F32() {
+		if !(s > 0) || math.IsInf(float64(s), 0) {
+			return nil, nil
+		}
+	}
+	return scale, zero
+}
+
+// scalar returns a value whose scale and zero point are scalars of bytes.
+func (v *integers) scalar(name string, n *onnx.Node) *quantizedValue {
+	scale, zero := v.parameters(n)
+	if scale == nil || scale.Len() != 1 || zero == nil || zero.DType != onnx.Int8 && zero.DType != onnx.Uint8 {
+		return nil
+	}
+	return &quantizedValue{name, n, kernel.Quantization{DType: zero.DType, Scale: scale.F32()[0], Zero: int32(zero.At(0))}}
+}
+
+// dequantized returns the bytes that a float32 value is made of.
+func (v *integers) dequantized(value string) *quantizedValue {
+	n := v.made[value]
+	if n == nil || n.Domain != "" || n.Op != "DequantizeLinear" || len(n.Inputs) != 3 {
+		return nil
+	}
+	return v.scalar(n.Inputs[0], n)
+}
+
+// quantizer returns the bytes that alone are made of a node's output.
+func (v *integers) quantizer(n *onnx.Node) *quantizedValue {
+	next := v.soleReader(n.Outputs[0])
+	if next == nil || next.Domain != "" || next.Op != "QuantizeLinear" || len(next.Inputs) != 3 || len(next.Outputs) != 1 {
+		return nil
+	}
+	return v.scalar(next.Outputs[0], next)
+}
+
+// product replaces a Conv, MatMul or Gemm of dequantised constant weights.
+func (v *integers) product(n *onnx.Node) {
+	if len(n.Inputs) < 2 {
+		return
+	}
+	x, last := v.dequantized(n.Inputs[0]), n
+	w, ws, wz := v.weights(n)
+	if x == nil || w == nil {
+		return
+	}
+	s := v.spec(n)
+	for n.Op == "Conv" {
+		next := v.soleReader(last.Outputs[0])
+		if next == nil || next.Op != "Relu" && next.Op != "Clip" {
+			break
+		}
+		then := v.following(next, last.Outputs[0], func(name string) (onnx.DType, *onnx.Tensor, bool) {
+			t := v.constant(name)
+			return typeOf(t), t, t != nil
+		})
+		if then == nil || !kernel.CanFollow(s, then, w.Shape[0]) {
+			return
+		}
+		s.After, last = append(s.After, then), next
+	}
+	out := v.quantizer(last)
+	if out == nil {
+		return
+	}
+	s.Const = []*onnx.Tensor{nil, onnx.Scalar(x.q.Scale), zeroPoint(x.q), w, ws, wz, onnx.Scalar(out.q.Scale), zeroPoint(out.q)}
+	if name := n.Input(2); name != "" {
+		b := v.bias(name, float64(x.q.Scale), ws)
+		if b == nil {
+			return
+		}
+		s.Const = append(s.Const, b)
+	}
+	s.In, s.Out = []onnx.DType{x.q.DType}, []onnx.DType{out.q.DType}
+	for _, t := range s.Const[1:] {
+		s.In = append(s.In, typeOf(t))
+	}
+	k, err := kernel.NewProduct(s)
+	run := func(c *kernel.Call) error {
+		c.In = append(c.In[:1], s.Const[1:]...)
+		defer func() { c.In = c.In[:1] }()
+		return k(c)
+	}
+	v.replace(n, run, err, out, []string{x.name})
+}
+
+func zeroPoint(q kernel.Quantization) *onnx.Tensor {
+	if q.DType == onnx.Int8 {
+		return onnx.Scalar(int8(q.Zero))
+	}
+	return onnx.Scalar(uint8(q.Zero))
+}
+
+// weights returns a node's weights in bytes with a scale and zero point for each of its outputs, or one for all.
+func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
+	from := v.made[n.Inputs[1]]
+	if from == nil || from.Domain != "" || from.Op != "DequantizeLinear" {
+		return nil, nil, nil
+	}
+	w = v.constant(from.Input(0))
+	scale, zero = v.parameters(from)
+	if w == nil || scale == nil || len(w.Shape) < 2 || w.DType != onnx.Int8 && w.DType != onnx.Uint8 {
+		return nil, nil, nil
+	}
+	axis, outputs := 1, 0
+	if a, ok := from.Attr("axis"); ok {
+		axis = int(a.Int)
+	}
+	if axis < 0 {
+		axis += len(w.Shape)
+	}
+	if trans, ok := n.Attr("transB"); n.Op == "MatMul" || n.Op == "Gemm" && (!ok || trans.Int == 0) {
+		outputs = len(w.Shape) - 1
+	}
+	if scale.Len() != 1 && (axis != outputs || scale.Len() != w.Shape[outputs]) {
+		return nil, nil, nil
+	}
+	return w, scale, zero
+}
+
+// bias returns a constant bias in quanta of the sums, as int32.
+func (v *integers) bias(name string, x float64, w *onnx.Tensor) *onnx.Tensor {
+	b, at := v.constant(name), func(int) float64 { return 1 }
+	if from := v.made[name]; b == nil && from != nil && from.Domain == "" && from.Op == "DequantizeLinear" {
+		scale, zero := v.parameters(from)
+		if scale == nil {
+			return nil
+		}
+		for i := 0; zero != nil && i < zero.Len(); i++ {
+			if zero.At(i) != 0 {
+				return nil
+			}
+		}
+		b = v.constant(from.Inputs[0])
+		at = func(i int) float64 { return scale.At(i % scale.Len()) }
+	}
+	if b == nil || len(b.Shape) != 1 || w.Len() != 1 && w.Len() != b.Len() {
+		return nil
+	}
+	out := make([]int32, b.Len())
+	for i := range out {
+		q := math.RoundToEven(b.At(i) * at(i) / (x * w.At(i%w.Len())))
+		if math.Abs(q) > math.MaxInt32/2 || q != q {
+			return nil
+		}
+		out[i] = int32(q)
+	}
+	return onnx.NewTensor(out, len(out))
+}

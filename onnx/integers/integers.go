@@ -1,0 +1,12 @@
+// Package integers makes the pure engine run quantised networks on integers: products of bytes with exact sums, and tables, between
+// QuantizeLinear and DequantizeLinear. It is imported for that alone:
+//
+//	import _ "fmp/onnx/integers"
+//
+// Without it the same networks are run on float32, whose outputs are a quantum apart here and there. So are they where
+// [fmp/onnx/engine.Options].Reproducible is set, whether or not a program imports it.
+package integers
+
+import "fmp/onnx/engine/pure"
+
+func init() { pure.EnableIntegers() }

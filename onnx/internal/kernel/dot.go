@@ -1,0 +1,176 @@
+package kernel
+
+import (
+	endian "encoding/binary"
+	"math"
+
+	"fmp/onnx"
+)
+
+// dotFilters and dotColumns are the filters of a panel of weights, and the columns of a tile of sums.
+const dotFilters, dotColumns = 8, 32
+
+// saturation bounds sums, in quanta, before the zero point is added: NaN becomes lo.
+type saturation struct {
+	lo, hi float32
+	zero   int32
+}
+
+// saturationOf returns that of a type of bytes.
+func saturationOf(d onnx.DType, zero float64) saturation {
+	lo, hi := limits(d)
+	return saturation{lo: float32(lo - zero), hi: float32(hi - zero), zero: int32(zero)}
+}
+
+// byte is the quantum that a number is nearest to, half to even.
+func (s saturation) byte(v float32) uint8 {
+	if !(v > s.lo) {
+		v = s.lo
+	}
+	if v > s.hi {
+		v = s.hi
+	}
+	return uint8(int32(math.RoundToEven(float64(v))) + s.zero)
+}
+
+// quantum is the number that a byte stands for: scale times the byte, flipped, less zero. Bytes that are signed are flipped by 128.
+type quantum struct {
+	scale float32
+	zero  int32
+	flip  uint8
+}
+
+func quantumOf(d onnx.DType, scale, zero float64) quantum {
+	q := quantum{scale: float32(scale), zero: int32(zero)}
+	if d == onnx.Int8 {
+		q.zero, q.flip = q.zero+128, 128
+	}
+	return q
+}
+
+func (q quantum) value(b uint8) float32 { return float32(float32(int32(b^q.flip)-q.zero) * q.scale) }
+
+// dotSums are, by filter, the numbers that a convolution's sums start from, and the quanta of the output in a quantum of them.
+type dotSums struct {
+	start []int32
+	scale []float32
+	saturation
+	furthest int  // the largest offset of a step
+	whole    bool // sums are not quantised
+}
+
+// dotsGo sums the products of four bytes a step, signed ones of a, [steps, dotFilters, 4], and unsigned ones of b, [columns, 4] at each
+// offset: sums of 32 bits that wrap around. Their quanta go to rows of c that are stride bytes apart, or they do themselves, in the
+// processor's order of bytes.
+func dotsGo(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int, c []uint8, stride int) {
+	var sums [dotColumns]int32
+	for f := range filters {
+		row := sums[:cols]
+		fillRange(row, d.start[channel+f])
+		for k, off := range offsets {
+			w := a[(k*dotFilters+f)*4:][:4]
+			w0, w1, w2, w3 := int32(w[0]), int32(w[1]), int32(w[2]), int32(w[3])
+			four := b[off:][:4*cols]
+			for i := range row {
+				x := four[4*i:][:4]
+				row[i] += w0*int32(x[0]) + w1*int32(x[1]) + w2*int32(x[2]) + w3*int32(x[3])
+			}
+		}
+		for i, v := range row {
+			if d.whole {
+				endian.NativeEndian.PutUint32(c[f*stride+4*i:], uint32(v))
+			} else {
+				c[f*stride+i] = d.byte(float32(v) * d.scale[channel+f])
+			}
+		}
+	}
+}
+
+// interleaveGo sets dst to the flipped elements of four rows side by side, from one of them on.
+func interleaveGo(dst []uint8, rows *[4][]uint8, flip uint8, from int) {
+	for i := from; i < len(rows[0]); i++ {
+		to := dst[4*i:][:4]
+		to[0], to[1], to[2], to[3] = rows[0][i]^flip, rows[1][i]^flip, rows[2][i]^flip, rows[3][i]^flip
+	}
+}
+
+// quantizeGo sets dst to the quanta that src / scale is nearest to.
+func quantizeGo(dst []uint8, src []float32, scale float32, s saturation) {
+	for i, v := range src {
+		dst[i] = s.byte(v / scale)
+	}
+}
+
+func dequantizeGo(dst []float32, src []uint8, q quantum) {
+	for i, v := range src {
+		dst[i] = q.value(v)
+	}
+}
+
+// depthTaps is the window of a depthwise convolution on a padded plane: offsets of groups of taps, up to four of one line each.
+type depthTaps struct {
+	lines, width int // outputs
+	down, stride int // elements from line to line of outputs, and from output to output
+	dilation     int // of columns
+	offsets      []int
+	last         int     // where the last line's furthest group lies
+	index        []uint8 // by output and tap, of sixteen outputs: the byte that it reads, of 64; nil where they are too far
+	flip         uint8
+}
+
+// depthPlaneGo sets dst to the quantised sums of a plane.
+func depthPlaneGo(d *depthTaps, dst, src []uint8, weights []int8, start int32, scale float32, s saturation) {
+	for y := range d.lines {
+		for x := range d.width {
+			sum := start
+			for g, off := range d.offsets {
+				at := off + y*d.down + x*d.stride
+				for t, w := range weights[4*g:][:4] {
+					if w != 0 {
+						sum += int32(w) * int32(src[at+t*d.dilation]^d.flip)
+					}
+				}
+			}
+			dst[y*d.width+x] = s.byte(float32(sum) * scale)
+		}
+	}
+}
+
+// pairing is a sum or product of quantised numbers, quantised again.
+type pairing struct {
+	a, b    quantum
+	scale   float32
+	product bool
+	saturation
+}
+
+// pairedGo sets dst to the sums or products of a and b.
+func pairedGo(dst, a, b []uint8, p *pairing) {
+	for i := range dst {
+		x, y := p.a.value(a[i]), p.b.value(b[i])
+		if p.product {
+			x = float32(x * y)
+		} else {
+			x += y
+		}
+		dst[i] = p.byte(x / p.scale)
+	}
+}
+
+func lookUpGo(dst, src []uint8, table *[256]uint8) {
+	for i, v := range src {
+		dst[i] = table[v]
+	}
+}
+
+// tapMaximaBytesGo sets dst[i] to the largest src[offsets[t] + i] of bytes that are unsigned once they are flipped.
+func tapMaximaBytesGo(dst, src []uint8, offsets []int, flip uint8) {
+	copy(dst, src[offsets[0]:])
+	for _, off := range offsets[1:] {
+		for i, v := range src[off:][:len(dst)] {
+			if v^flip > dst[i]^flip {
+				dst[i] = v
+			}
+		}
+	}
+}

@@ -1,0 +1,488 @@
+#include "textflag.h"
+
+// DOTS16 and DOTS32 add four terms to the sums of eight filters, in 16 columns or 32: the bytes of b at Z16 and Z17, unsigned, times
+// those of a at SI, signed. Z18 and Z19 are of their own.
+#define DOTS16(at, even, odd) \
+	VPBROADCASTD at(SI), Z18 \
+	VPBROADCASTD at+4(SI), Z19 \
+	VPDPBUSD     Z18, Z16, even \
+	VPDPBUSD     Z19, Z16, odd
+
+#define DOTS32(at, even, evenHigh, odd, oddHigh) \
+	DOTS16(at, even, odd) \
+	VPDPBUSD Z18, Z17, evenHigh \
+	VPDPBUSD Z19, Z17, oddHigh
+
+// QUANTIZED writes a filter's 32 sums as bytes at DX, and goes on to the next unless it was the last of R12.
+#define QUANTIZED(low, high, at) \
+	VBROADCASTSS at(R13), Z18 \
+	VCVTDQ2PS    low, low \
+	VCVTDQ2PS    high, high \
+	VMULPS       Z18, low, low \
+	VMULPS       Z18, high, high \
+	VMAXPS       Z20, low, low \
+	VMAXPS       Z20, high, high \
+	VMINPS       Z21, low, low \
+	VMINPS       Z21, high, high \
+	VCVTPS2DQ    low, low \
+	VCVTPS2DQ    high, high \
+	VPADDD       Z22, low, low \
+	VPADDD       Z22, high, high \
+	VPMOVDB      low, K1, (DX) \
+	VPMOVDB      high, K2, 16(DX) \
+	ADDQ         R8, DX \
+	DECQ         R12 \
+	JZ           end
+
+// WHOLE writes them as they are.
+#define WHOLE(low, high) \
+	VMOVDQU32 low, K1, (DX) \
+	VMOVDQU32 high, K2, 64(DX) \
+	ADDQ      R8, DX \
+	DECQ      R12 \
+	JZ        end
+
+// func dotTileZ(t *dotTile)
+//
+// AX the tile, CX steps left, SI at a, DI b, BX at the offsets, R10 the offset, DX at c, R8 its stride, R11 the starts, R12 filters left,
+// R13 the scales; K1 and K2 the wanted columns; Z0 to Z15 the sums, two for each filter, Z16 and Z17 four bytes of 32 columns, Z18 and
+// Z19 of two filters; in the end Z18 is the scale, Z20 and Z21 the bounds, Z22 the zero point.
+TEXT ·dotTileZ(SB), NOSPLIT, $0-8
+	MOVQ         t+0(FP), AX
+	MOVQ         0(AX), CX
+	MOVQ         8(AX), SI
+	MOVQ         16(AX), DI
+	MOVQ         24(AX), BX
+	MOVQ         32(AX), R11
+	MOVQ         40(AX), R13
+	MOVQ         48(AX), DX
+	MOVQ         56(AX), R8
+	MOVQ         64(AX), R12
+	VPBROADCASTD 0(R11), Z0
+	VPBROADCASTD 4(R11), Z2
+	VPBROADCASTD 8(R11), Z4
+	VPBROADCASTD 12(R11), Z6
+	VPBROADCASTD 16(R11), Z8
+	VPBROADCASTD 20(R11), Z10
+	VPBROADCASTD 24(R11), Z12
+	VPBROADCASTD 28(R11), Z14
+	VMOVDQA32    Z0, Z1
+	VMOVDQA32    Z2, Z3
+	VMOVDQA32    Z4, Z5
+	VMOVDQA32    Z6, Z7
+	VMOVDQA32    Z8, Z9
+	VMOVDQA32    Z10, Z11
+	VMOVDQA32    Z12, Z13
+	VMOVDQA32    Z14, Z15
+	MOVL         72(AX), R9
+	KMOVW        R9, K1
+	SHRL         $16, R9
+	KMOVW        R9, K2
+	TESTL        R9, R9
+	JZ           narrow
+
+wide:
+	MOVQ      (BX), R10
+	VMOVDQU32 (DI)(R10*1), Z16
+	VMOVDQU32 64(DI)(R10*1), Z17
+	DOTS32(0, Z0, Z1, Z2, Z3)
+	DOTS32(8, Z4, Z5, Z6, Z7)
+	DOTS32(16, Z8, Z9, Z10, Z11)
+	DOTS32(24, Z12, Z13, Z14, Z15)
+	ADDQ      $32, SI
+	ADDQ      $8, BX
+	DECQ      CX
+	JNZ       wide
+	JMP       ready
+
+narrow:
+	MOVQ      (BX), R10
+	VMOVDQU32 (DI)(R10*1), Z16
+	DOTS16(0, Z0, Z2)
+	DOTS16(8, Z4, Z6)
+	DOTS16(16, Z8, Z10)
+	DOTS16(24, Z12, Z14)
+	ADDQ      $32, SI
+	ADDQ      $8, BX
+	DECQ      CX
+	JNZ       narrow
+
+ready:
+	TESTQ        R13, R13
+	JZ           whole
+	VBROADCASTSS 76(AX), Z20
+	VBROADCASTSS 80(AX), Z21
+	VPBROADCASTD 84(AX), Z22
+	QUANTIZED(Z0, Z1, 0)
+	QUANTIZED(Z2, Z3, 4)
+	QUANTIZED(Z4, Z5, 8)
+	QUANTIZED(Z6, Z7, 12)
+	QUANTIZED(Z8, Z9, 16)
+	QUANTIZED(Z10, Z11, 20)
+	QUANTIZED(Z12, Z13, 24)
+	QUANTIZED(Z14, Z15, 28)
+
+whole:
+	WHOLE(Z0, Z1)
+	WHOLE(Z2, Z3)
+	WHOLE(Z4, Z5)
+	WHOLE(Z6, Z7)
+	WHOLE(Z8, Z9)
+	WHOLE(Z10, Z11)
+	WHOLE(Z12, Z13)
+	WHOLE(Z14, Z15)
+
+end:
+	VZEROUPPER
+	RET
+
+// func interleaveX(n int, dst, a, b, c, d *byte, flip uint32)
+//
+// CX elements left, a multiple of 16; DI at dst, SI, R8, R9 and R10 at the four rows; X5 what is added to each byte without a carry; X0
+// to X3 sixteen bytes of the rows, X4, X6 and X7 their pairs.
+TEXT ·interleaveX(SB), NOSPLIT, $0-52
+	MOVQ         n+0(FP), CX
+	MOVQ         dst+8(FP), DI
+	MOVQ         a+16(FP), SI
+	MOVQ         b+24(FP), R8
+	MOVQ         c+32(FP), R9
+	MOVQ         d+40(FP), R10
+	VBROADCASTSS flip+48(FP), X5
+
+loop:
+	VPXOR      (SI), X5, X0
+	VPXOR      (R8), X5, X1
+	VPXOR      (R9), X5, X2
+	VPXOR      (R10), X5, X3
+	VPUNPCKLBW X1, X0, X4
+	VPUNPCKHBW X1, X0, X0
+	VPUNPCKLBW X3, X2, X6
+	VPUNPCKHBW X3, X2, X2
+	VPUNPCKLWD X6, X4, X7
+	VPUNPCKHWD X6, X4, X4
+	VPUNPCKLWD X2, X0, X6
+	VPUNPCKHWD X2, X0, X0
+	VMOVDQU    X7, (DI)
+	VMOVDQU    X4, 16(DI)
+	VMOVDQU    X6, 32(DI)
+	VMOVDQU    X0, 48(DI)
+	ADDQ       $64, DI
+	ADDQ       $16, SI
+	ADDQ       $16, R8
+	ADDQ       $16, R9
+	ADDQ       $16, R10
+	SUBQ       $16, CX
+	JNZ        loop
+	RET
+
+// LOADED sets to to the float32 of sixteen bytes less the zero point. Flipped by flip and less 128 where they are signed, they are
+// unsigned before.
+#define LOADED(from, flip, zero, scale, to) \
+	VMOVDQU8.Z (from), K1, X8 \
+	VPXORD     flip, X8, X8 \
+	VPMOVZXBD  X8, to \
+	VPSUBD     zero, to, to \
+	VCVTDQ2PS  to, to \
+	VMULPS     scale, to, to
+
+// BYTES counts CX down to the elements that are left, with their mask in K1.
+#define BYTES \
+	CMPQ  CX, $16 \
+	JGE   some \
+	MOVL  $1, AX \
+	SHLL  CX, AX \
+	DECL  AX \
+	KMOVW AX, K1
+
+// func dequantizeZ(n int, dst *float32, src *byte, scale float32, zero int32, flip uint32)
+//
+// CX elements left, DI at dst, SI at src, K1 the elements of a vector; Z4 the scale, Z5 the zero point of flipped bytes, X6 what flips
+// them, Z0 and X8 sixteen elements.
+TEXT ·dequantizeZ(SB), NOSPLIT, $0-36
+	MOVQ         n+0(FP), CX
+	MOVQ         dst+8(FP), DI
+	MOVQ         src+16(FP), SI
+	VBROADCASTSS scale+24(FP), Z4
+	VBROADCASTSS zero+28(FP), Z5
+	VBROADCASTSS flip+32(FP), X6
+	MOVL         $0xffff, AX
+	KMOVW        AX, K1
+
+loop:
+	BYTES
+some:
+	LOADED(SI, X6, Z5, Z4, Z0)
+	VMOVUPS      Z0, K1, (DI)
+	ADDQ         $64, DI
+	ADDQ         $16, SI
+	SUBQ         $16, CX
+	JG           loop
+	VZEROUPPER
+	RET
+
+// func quantizeZ(n int, dst *byte, src *float32, scale, lo, hi float32, zero int32)
+//
+// CX elements left, DI at dst, SI at src, K1 the elements of a vector; Z4 the scale, Z5 and Z6 the bounds, Z7 the zero point, Z0 sixteen
+// elements.
+TEXT ·quantizeZ(SB), NOSPLIT, $0-40
+	MOVQ         n+0(FP), CX
+	MOVQ         dst+8(FP), DI
+	MOVQ         src+16(FP), SI
+	VBROADCASTSS scale+24(FP), Z4
+	VBROADCASTSS lo+28(FP), Z5
+	VBROADCASTSS hi+32(FP), Z6
+	VBROADCASTSS zero+36(FP), Z7
+	MOVL         $0xffff, AX
+	KMOVW        AX, K1
+
+loop:
+	BYTES
+some:
+	VMOVUPS.Z (SI), K1, Z0
+	VDIVPS    Z4, Z0, Z0
+	VMAXPS    Z5, Z0, Z0
+	VMINPS    Z6, Z0, Z0
+	VCVTPS2DQ Z0, Z0
+	VPADDD    Z7, Z0, Z0
+	VPMOVDB   Z0, K1, (DI)
+	ADDQ      $64, SI
+	ADDQ      $16, DI
+	SUBQ      $16, CX
+	JG        loop
+	VZEROUPPER
+	RET
+
+// func depthTileZ(t *depthTile)
+//
+// AX the tile, DX lines left, CX outputs of the line left, DI at the outputs, SI at the line, R8 at what they read of it, R9 the group of
+// taps, R10 groups, R11 offsets, R12 weights, R13 an offset, BX the mask; K1 the outputs of a vector; Z0 sums of 16 outputs, Z1 the bytes
+// of four taps of each, Z2 weights, Z3 which bytes those are, Z4 what flips them, Z5 the start, Z6 the scale, Z7 and Z8 the bounds, Z9 the
+// zero point.
+TEXT ·depthTileZ(SB), NOSPLIT, $0-8
+	MOVQ         t+0(FP), AX
+	MOVQ         0(AX), DX
+	MOVQ         16(AX), DI
+	MOVQ         24(AX), SI
+	MOVQ         48(AX), R10
+	MOVQ         56(AX), R11
+	MOVQ         64(AX), R12
+	MOVQ         72(AX), R13
+	VMOVDQU8     (R13), Z3
+	VPBROADCASTD 80(AX), Z4
+	VPBROADCASTD 84(AX), Z5
+	VBROADCASTSS 88(AX), Z6
+	VBROADCASTSS 92(AX), Z7
+	VBROADCASTSS 96(AX), Z8
+	VPBROADCASTD 100(AX), Z9
+
+line:
+	MOVQ  8(AX), CX
+	MOVQ  SI, R8
+	MOVL  $0xffff, BX
+	KMOVW BX, K1
+
+outputs:
+	CMPQ  CX, $16
+	JGE   sixteen
+	MOVL  $1, BX
+	SHLL  CX, BX
+	DECL  BX
+	KMOVW BX, K1
+
+sixteen:
+	VMOVDQA32 Z5, Z0
+	XORQ      R9, R9
+
+group:
+	MOVQ         (R11)(R9*8), R13
+	VMOVDQU8     (R8)(R13*1), Z1
+	VPBROADCASTD (R12)(R9*4), Z2
+	VPERMB       Z1, Z3, Z1
+	VPXORD       Z4, Z1, Z1
+	VPDPBUSD     Z2, Z1, Z0
+	INCQ         R9
+	CMPQ         R9, R10
+	JL           group
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z6, Z0, Z0
+	VMAXPS       Z7, Z0, Z0
+	VMINPS       Z8, Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VPADDD       Z9, Z0, Z0
+	VPMOVDB      Z0, K1, (DI)
+	ADDQ         40(AX), R8
+	MOVQ         $16, BX
+	CMPQ         CX, BX
+	CMOVQLT      CX, BX
+	ADDQ         BX, DI
+	SUBQ         $16, CX
+	JG           outputs
+	ADDQ         32(AX), SI
+	DECQ         DX
+	JNZ          line
+	VZEROUPPER
+	RET
+
+// func pairedZ(t *pairTile)
+//
+// AX the tile, CX elements left, DI at the outputs, SI and R8 at the two sides, K1 the elements of a vector; Z0 and Z1 sixteen of either,
+// X8 their bytes; X4 what flips them; Z9 and Z10 the zero points of flipped bytes, Z11 and Z12 the scales, Z13 that of the result, Z14 and
+// Z15 its bounds, Z16 its zero point.
+TEXT ·pairedZ(SB), NOSPLIT, $0-8
+	MOVQ         t+0(FP), AX
+	MOVQ         0(AX), CX
+	MOVQ         8(AX), DI
+	MOVQ         16(AX), SI
+	MOVQ         24(AX), R8
+	VPBROADCASTD 32(AX), X4
+	VPBROADCASTD 36(AX), Z9
+	VPBROADCASTD 40(AX), Z10
+	VBROADCASTSS 44(AX), Z11
+	VBROADCASTSS 48(AX), Z12
+	VBROADCASTSS 52(AX), Z13
+	VBROADCASTSS 56(AX), Z14
+	VBROADCASTSS 60(AX), Z15
+	VPBROADCASTD 64(AX), Z16
+	MOVL         68(AX), R9
+	MOVL         $0xffff, BX
+	KMOVW        BX, K1
+
+loop:
+	CMPQ  CX, $16
+	JGE   some
+	MOVL  $1, BX
+	SHLL  CX, BX
+	DECL  BX
+	KMOVW BX, K1
+
+some:
+	LOADED(SI, X4, Z9, Z11, Z0)
+	LOADED(R8, X4, Z10, Z12, Z1)
+	TESTL     R9, R9
+	JNZ       product
+	VADDPS    Z1, Z0, Z0
+	JMP       result
+
+product:
+	VMULPS    Z1, Z0, Z0
+
+result:
+	VDIVPS    Z13, Z0, Z0
+	VMAXPS    Z14, Z0, Z0
+	VMINPS    Z15, Z0, Z0
+	VCVTPS2DQ Z0, Z0
+	VPADDD    Z16, Z0, Z0
+	VPMOVDB   Z0, K1, (DI)
+	ADDQ      $16, SI
+	ADDQ      $16, R8
+	ADDQ      $16, DI
+	SUBQ      $16, CX
+	JG        loop
+	VZEROUPPER
+	RET
+
+// func tableZ(n int, dst, src, table *byte)
+//
+// CX elements left, DI at dst, SI at src, K1 the elements of a vector; Z4 to Z7 the table, Z0 the elements, Z1 and Z2 what the halves of
+// the table hold for them, K2 those of the upper half.
+TEXT ·tableZ(SB), NOSPLIT, $0-32
+	MOVQ     n+0(FP), CX
+	MOVQ     dst+8(FP), DI
+	MOVQ     src+16(FP), SI
+	MOVQ     table+24(FP), BX
+	VMOVDQU8 (BX), Z4
+	VMOVDQU8 64(BX), Z5
+	VMOVDQU8 128(BX), Z6
+	VMOVDQU8 192(BX), Z7
+	MOVQ     $-1, AX
+	KMOVQ    AX, K1
+
+loop:
+	CMPQ  CX, $64
+	JGE   some
+	MOVQ  $1, AX
+	SHLQ  CX, AX
+	DECQ  AX
+	KMOVQ AX, K1
+
+some:
+	VMOVDQU8.Z (SI), K1, Z0
+	VPMOVB2M   Z0, K2
+	VMOVDQA64  Z0, Z1
+	VMOVDQA64  Z0, Z2
+	VPERMI2B   Z5, Z4, Z1
+	VPERMI2B   Z7, Z6, Z2
+	VMOVDQU8   Z2, K2, Z1
+	VMOVDQU8   Z1, K1, (DI)
+	ADDQ       $64, SI
+	ADDQ       $64, DI
+	SUBQ       $64, CX
+	JG         loop
+	VZEROUPPER
+	RET
+
+// func maximaY(taps, n int, dst, src *byte, offsets *int, flip uint32)
+//
+// R8 taps, DX elements left, a multiple of 32, DI at dst, SI at src, R9 offsets, CX the tap, AX its offset; Y1 what flips signed bytes, Y0
+// the largest of 32 outputs, flipped, Y2 a tap's.
+TEXT ·maximaY(SB), NOSPLIT, $0-44
+	MOVQ         taps+0(FP), R8
+	MOVQ         n+8(FP), DX
+	MOVQ         dst+16(FP), DI
+	MOVQ         src+24(FP), SI
+	MOVQ         offsets+32(FP), R9
+	VBROADCASTSS flip+40(FP), Y1
+
+run:
+	MOVQ  (R9), AX
+	VPXOR (SI)(AX*1), Y1, Y0
+	MOVQ  $1, CX
+	JMP   more
+
+tap:
+	MOVQ   (R9)(CX*8), AX
+	VPXOR  (SI)(AX*1), Y1, Y2
+	VPMAXUB Y2, Y0, Y0
+	INCQ   CX
+
+more:
+	CMPQ    CX, R8
+	JL      tap
+	VPXOR   Y1, Y0, Y0
+	VMOVDQU Y0, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, DI
+	SUBQ    $32, DX
+	JNZ     run
+	VZEROUPPER
+	RET
+
+// func splitBytesX(n int, even, odd, src *byte)
+//
+// CX pairs left, a multiple of 16, DI at even, BX at odd, SI at src; X4 the low byte of each of eight words, X0 and X1 sixteen pairs, X2
+// and X3 their first bytes.
+TEXT ·splitBytesX(SB), NOSPLIT, $0-32
+	MOVQ     n+0(FP), CX
+	MOVQ     even+8(FP), DI
+	MOVQ     odd+16(FP), BX
+	MOVQ     src+24(FP), SI
+	VPCMPEQW X4, X4, X4
+	VPSRLW   $8, X4, X4
+
+loop:
+	VMOVDQU   (SI), X0
+	VMOVDQU   16(SI), X1
+	VPAND     X4, X0, X2
+	VPAND     X4, X1, X3
+	VPSRLW    $8, X0, X0
+	VPSRLW    $8, X1, X1
+	VPACKUSWB X3, X2, X2
+	VPACKUSWB X1, X0, X0
+	VMOVDQU   X2, (DI)
+	VMOVDQU   X0, (BX)
+	ADDQ      $32, SI
+	ADDQ      $16, DI
+	ADDQ      $16, BX
+	SUBQ      $16, CX
+	JNZ       loop
+	RET

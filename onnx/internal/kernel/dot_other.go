@@ -1,0 +1,29 @@
+//go:build !amd64
+
+package kernel
+
+func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int, c []uint8, stride int) {
+	dotsGo(d, a, b, offsets, channel, filters, cols, c, stride)
+}
+
+func interleave([]uint8, *[4][]uint8, uint8) int { return 0 }
+
+func quantizeRow(dst []uint8, src []float32, scale float32, s saturation) {
+	quantizeGo(dst, src, scale, s)
+}
+
+func dequantizeRow(dst []float32, src []uint8, q quantum) { dequantizeGo(dst, src, q) }
+
+func depthPlane(d *depthTaps, dst, src []uint8, weights []int8, start int32, scale float32, s saturation) {
+	depthPlaneGo(d, dst, src, weights, start, scale, s)
+}
+
+func paired(dst, a, b []uint8, p *pairing) { pairedGo(dst, a, b, p) }
+
+func lookUp(dst, src []uint8, table *[256]uint8) { lookUpGo(dst, src, table) }
+
+func tapMaximaBytes(dst, src []uint8, offsets []int, flip uint8) {
+	tapMaximaBytesGo(dst, src, offsets, flip)
+}
+
+func splitBytes(int, []uint8, []uint8, []uint8) int { return 0 }

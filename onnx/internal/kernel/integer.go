@@ -1,0 +1,631 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"fmp/onnx"
+)
+
+// EnableIntegers has kernels of quantised operators work on bytes; see package integers.
+func EnableIntegers() {
+	for name, with := range map[string]func(s *Spec, k Kernel) (Kernel, error){
+		"QuantizeLinear": quantizeRuns, "DequantizeLinear": dequantizeRuns, "MaxPool": maxOfBytes, "ConvInteger": convOfBytes,
+		"QLinearConv": convOfBytes, "MatMulInteger": matMulOfBytes, "QLinearMatMul": matMulOfBytes,
+	} {
+		for _, d := range registry[name] {
+			simple := d.New
+			d.New = func(s *Spec) (Kernel, error) {
+				k, err := simple(s)
+				if err != nil {
+					return nil, err
+				}
+				return with(s, k)
+			}
+		}
+	}
+}
+
+// maxOfBytes is a MaxPool; k is run where it is none of bytes, where indices are wanted, or a window lies in the padding.
+func maxOfBytes(s *Spec, k Kernel) (Kernel, error) {
+	d := s.In[0]
+	if !bytes.Has(d) {
+		return k, nil
+	}
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	w.ceil = s.bool("ceil_mode")
+	return func(c *Call) error {
+		win, sp, err := poolShape(w, c.In[0].Shape)
+		if in := c.In[0].Shape; err != nil || c.wants(1) || len(in) > 4 || product(sp) == 0 || !seesPlane(win, in[2:], sp) {
+			return k(c)
+		}
+		out, err := c.New(0, d, append(slices.Clone(c.In[0].Shape[:2]), sp...))
+		if err != nil {
+			return err
+		}
+		x, flip := bytesOf(c.In[0])
+		o, _ := bytesOf(out)
+		return maxOfRuns(c, o, x, c.In[0].Shape, sp, win, flip, func(run, split []uint8, offsets []int) {
+			tapMaximaBytes(run, split, offsets, flip)
+		})
+	}, nil
+}
+
+// integerConv is a convolution of bytes whose sums are exact. Four channels of the padded planes lie interleaved, so that a step of the
+// products reads, for a tap of the window and 32 neighbouring outputs, one run of them.
+type integerConv struct {
+	group   int
+	weights *onnx.Tensor // where they and their zero point are known before the model runs
+	zero    *onnx.Tensor
+	matrix  bool // x and the result have the channels last
+	columns bool // and the weights are columns
+
+	once sync.Once
+	kept *byteFilters
+}
+
+// constants keeps the weights, and their layout for products, where they are known and there is room.
+func (v *integerConv) constants(s *Spec, weights, zero int) {
+	w := s.constant(weights)
+	if w == nil || len(w.Shape) < 2 || s.has(zero) && s.constant(zero) == nil ||
+		s.Keep != nil && !s.Keep(float64(w.Len())*dotFilters) {
+		return
+	}
+	v.weights, v.zero = w, s.constant(zero)
+}
+
+// transposed returns the bytes of a matrix [rows, cols] as those of one [cols, rows].
+func transposed(of any, rows, cols int) any {
+	if b, ok := of.([]int8); ok {
+		return transposedOf(b, rows, cols)
+	}
+	return transposedOf(of.([]uint8), rows, cols)
+}
+
+func transposedOf[T any](b []T, rows, cols int) []T {
+	out := make([]T, len(b))
+	for r := range rows {
+		for c := range cols {
+			out[c*rows+r] = b[r*cols+c]
+		}
+	}
+	return out
+}
+
+// byteFilters are weights less their zero point.
+type byteFilters struct {
+	panels []int8  // by group: [panels of filters, quads of channels and taps, dotFilters, 4]
+	depth  []int8  // of one channel a group: [channels, lines of the window, columns / 4, 4]
+	sums   []int32 // of the weights of a filter, by group in whole panels
+}
+
+// bytesOf returns the bytes of a tensor, and the bits to flip in them so that they are unsigned.
+func bytesOf(t *onnx.Tensor) (b []uint8, flip uint8) {
+	if v, ok := t.Data.([]int8); ok {
+		if len(v) == 0 {
+			return nil, 128
+		}
+		return unsafe.Slice((*uint8)(unsafe.Pointer(&v[0])), len(v)), 128
+	}
+	return data[uint8](t), 0
+}
+
+// withoutZero returns the weights less their zero points, or nil where one of them is no signed byte.
+func withoutZero(w, zero *onnx.Tensor) []int8 {
+	b, flip := bytesOf(w)
+	q := quantum{zero: int32(flip), flip: flip}
+	out := make([]int8, len(b))
+	per := len(b)
+	if zero != nil && zero.Len() > 1 {
+		per = len(b) / zero.Len()
+	}
+	for i, v := range b {
+		d := int32(v^flip) - q.zero
+		if zero != nil {
+			d -= int32(zero.At(i / per))
+		}
+		if d != int32(int8(d)) {
+			return nil
+		}
+		out[i] = int8(d)
+	}
+	return out
+}
+
+// filters returns the weights as products read them; nil where they are no signed bytes.
+func (v *integerConv) filters(w, zero *onnx.Tensor) *byteFilters {
+	if w == nil {
+		return nil
+	}
+	if v.weights == nil {
+		return v.pack(w, zero)
+	}
+	v.once.Do(func() { v.kept = v.pack(v.weights, v.zero) })
+	return v.kept
+}
+
+func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
+	if v.columns {
+		shape := []int{w.Shape[1], w.Shape[0], 1}
+		w = &onnx.Tensor{DType: w.DType, Shape: shape, Data: transposed(w.Data, shape[1], shape[0])}
+	}
+	d := withoutZero(w, zero)
+	if d == nil {
+		return nil
+	}
+	og, channels, taps := w.Shape[0]/v.group, w.Shape[1], product(w.Shape[2:])
+	high := (og + dotFilters - 1) / dotFilters * dotFilters
+	f := &byteFilters{sums: make([]int32, v.group*high)}
+	for co := range w.Shape[0] {
+		for _, x := range d[co*channels*taps : (co+1)*channels*taps] {
+			f.sums[co/og*high+co%og] += int32(x)
+		}
+	}
+	if channels == 1 && og == 1 && !v.matrix {
+		wide := w.Shape[len(w.Shape)-1]
+		fours := (wide + 3) / 4
+		f.depth = make([]int8, w.Shape[0]*taps/wide*fours*4)
+		for line := range w.Shape[0] * taps / wide {
+			copy(f.depth[line*fours*4:], d[line*wide:(line+1)*wide])
+		}
+		return f
+	}
+	steps := (channels + 3) / 4 * taps
+	f.panels = make([]int8, v.group*high*steps*4)
+	for co := range w.Shape[0] {
+		g, r := co/og, co%og
+		panel := f.panels[(g*high+r/dotFilters*dotFilters)*steps*4:]
+		for c := range channels {
+			for t := range taps {
+				panel[((c/4*taps+t)*dotFilters+r%dotFilters)*4+c%4] = d[(co*channels+c)*taps+t]
+			}
+		}
+	}
+	return f
+}
+
+// requantized is the map from a convolution's sums to the output: by output channel, quanta of the output in a quantum of the sums.
+type requantized struct {
+	bias  []int32
+	scale func(channel int) float32
+	saturation
+}
+
+// product sets out, of bytes or of int32, to the convolution of x, whose zero point is zero; false where the weights or the shapes are of
+// another kind.
+func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *requantized, out *onnx.Tensor, win window) bool {
+	if len(x.Shape) > 4 || len(x.Shape) < 3 || out.Len() == 0 || w.Len() == 0 {
+		return false
+	}
+	f := v.filters(w, wz)
+	if f == nil {
+		return false
+	}
+	src, flip := bytesOf(x)
+	r := &integerRun{Call: c, f: f, x: src, flip: flip, xs: x.Shape, sp: out.Shape[2:], group: v.group, channels: w.Shape[1],
+		filters: w.Shape[0] / v.group, last: v.matrix, in: product(x.Shape[2:]), pos: product(out.Shape[2:]), pad: uint8(zero)}
+	r.high = (r.filters + dotFilters - 1) / dotFilters * dotFilters
+	r.sums = dotSums{start: make([]int32, v.group*r.high), scale: make([]float32, v.group*r.high)}
+	for co := range w.Shape[0] {
+		i := co/r.filters*r.high + co%r.filters
+		r.sums.start[i] = -(zero + int32(flip)) * f.sums[i]
+		if q.bias != nil {
+			r.sums.start[i] += q.bias[co]
+		}
+		if q.scale != nil {
+			r.sums.scale[i] = q.scale(co)
+		}
+	}
+	r.sums.saturation, r.sums.whole = q.saturation, q.scale == nil
+	if r.elem = 1; out.DType == onnx.Int32 {
+		r.elem = 4
+		whole := data[int32](out)
+		r.out = unsafe.Slice((*uint8)(unsafe.Pointer(&whole[0])), 4*len(whole))
+	} else {
+		r.out, _ = bytesOf(out)
+	}
+	if f.depth != nil {
+		return r.elem == 1 && r.depthwise(win)
+	}
+	if err := r.arrange(win); err != nil {
+		return false
+	}
+	r.tiles()
+	return true
+}
+
+// integerRun is one call of an [integerConv].
+type integerRun struct {
+	*Call
+	f                 *byteFilters
+	sums              dotSums
+	x, out            []uint8
+	elem              int // bytes of an output
+	flip, pad         uint8
+	last              bool // channels are the last axis of x and of the output
+	xs, sp            []int
+	group             int
+	channels, filters int     // of a group
+	high              int     // filters in whole panels
+	in, pos           int     // elements of a plane of x, and of the output
+	phases            *phases // nil where a plane is read as it lies
+	plane             int     // elements of an interleaved plane
+	across, wide      int     // outputs from first to last, and from line to line
+	offsets           []int
+}
+
+func (r *integerRun) arrange(win window) (err error) {
+	r.across, r.wide, r.plane = r.pos, r.pos, (r.in+dotColumns-1)/dotColumns*dotColumns
+	taps := []int{0}
+	if !r.last && !pointwise(win) {
+		if r.phases, err = newPhases(win, r.xs[2:], r.sp); err != nil {
+			return err
+		}
+		p := r.phases
+		r.wide, taps, r.plane = p.wide, p.offsets, p.len()
+		r.across = (p.out[0]-1)*p.wide + p.out[1]
+	}
+	quads := (r.channels + 3) / 4
+	if _, err := onnx.Elements([]int{quads, r.group, r.plane, 4}); err != nil {
+		return err
+	}
+	for q := range quads {
+		for _, t := range taps {
+			r.offsets = append(r.offsets, 4*(q*r.plane+t))
+		}
+	}
+	r.sums.furthest = slices.Max(r.offsets)
+	return nil
+}
+
+// interleaved writes the planes of image n, four channels of a group side by side.
+func (r *integerRun) interleaved(to []uint8, n int) {
+	quads := (r.channels + 3) / 4
+	if r.last {
+		for p := range r.in {
+			row := r.x[p*r.channels:][:r.channels]
+			for q := range quads {
+				dst := to[4*(q*r.plane+p):][:4]
+				for i := range copy(dst, row[4*q:]) {
+					dst[i] ^= r.flip
+				}
+			}
+		}
+		return
+	}
+	r.Parallel(r.group*quads, work(4*r.plane), func(lo, hi int) {
+		var split []uint8
+		if r.phases != nil {
+			split = Scratch[uint8](r.Call, 4, r.plane)
+			fillRange(split, r.pad)
+		}
+		for item := lo; item < hi; item++ {
+			var rows [4][]uint8
+			for i := range rows {
+				// Channels that are not there have weights of zeros.
+				c := item/quads*r.channels + min(item%quads*4+i, r.channels-1)
+				rows[i] = r.x[(n*r.group*r.channels+c)*r.in:][:r.in]
+				if r.phases != nil {
+					part := split[i*r.plane:][:r.plane]
+					splitInto(r.phases, part, rows[i], 0, r.phases.high)
+					rows[i] = part
+				}
+			}
+			dst := to[item*r.plane*4:][:r.plane*4]
+			interleaveGo(dst, &rows, r.flip, interleave(dst, &rows, r.flip))
+		}
+	})
+}
+
+// chunkBytes bounds the interleaved bytes that panels of weights go over in turn, so that they stay in the cache.
+const chunkBytes = 192 << 10
+
+// tiles computes the outputs tile by tile.
+func (r *integerRun) tiles() {
+	quads, panels := (r.channels+3)/4, r.high/dotFilters
+	from := Scratch[uint8](r.Call, r.group, quads, r.plane, 4)
+	chunk := max(1, chunkBytes/(4*quads*dotColumns)) * dotColumns
+	chunks := (r.across + chunk - 1) / chunk
+	for n := range r.xs[0] {
+		r.interleaved(from, n)
+		r.Parallel(r.group*chunks*panels, work(min(chunk, r.across), len(r.offsets), dotFilters)/4, func(lo, hi int) {
+			var tile []uint8
+			if r.wide != r.pos || r.last && r.pos > 1 {
+				tile = Scratch[uint8](r.Call, dotFilters, min(chunk, r.across), r.elem)
+			}
+			for item := lo; item < hi; item++ {
+				g, t, panel := item/panels/chunks, item/panels%chunks, item%panels
+				rows, p0, p1 := min(dotFilters, r.filters-panel*dotFilters), t*chunk, min(r.across, (t+1)*chunk)
+				a := r.f.panels[(g*r.high+panel*dotFilters)*len(r.offsets)*4:]
+				b := from[g*quads*r.plane*4:]
+				first := ((n*r.group+g)*r.filters + panel*dotFilters) * r.pos
+				if r.last {
+					first = panel * dotFilters
+				}
+				planes := r.out[first*r.elem:]
+				c, stride := tile, p1-p0
+				if tile == nil {
+					c, stride = planes[p0*r.elem:], r.pos
+				}
+				for p := p0; p < p1; p += dotColumns {
+					dots(&r.sums, a, b[4*p:], r.offsets, g*r.high+panel*dotFilters, rows, min(dotColumns, p1-p), c[(p-p0)*r.elem:], stride*r.elem)
+				}
+				if tile != nil {
+					r.compact(planes, tile, rows, p0, p1)
+				}
+			}
+		})
+	}
+}
+
+// compact copies outputs from p0 to p1, between whose lines lie columns that are no output's, to their planes.
+func (r *integerRun) compact(planes, tile []uint8, rows, p0, p1 int) {
+	e := r.elem
+	if r.last {
+		for f := range rows {
+			for p := p0; p < p1; p++ {
+				copy(planes[(p*r.filters+f)*e:][:e], tile[(f*(p1-p0)+p-p0)*e:])
+			}
+		}
+		return
+	}
+	width := r.phases.out[1]
+	for f := range rows {
+		dst, src := planes[f*r.pos*e:], tile[f*(p1-p0)*e:]
+		for y := p0 / r.wide; y*r.wide < p1; y++ {
+			from, to := max(p0, y*r.wide), min(p1, y*r.wide+width)
+			if from < to {
+				copy(dst[(y*width+from-y*r.wide)*e:], src[(from-p0)*e:(to-p0)*e])
+			}
+		}
+	}
+}
+
+// depthwise convolves every channel with its own window.
+func (r *integerRun) depthwise(win window) bool {
+	// The padded plane is that of a window which goes on by one.
+	steps := win
+	steps.stride = slices.Repeat([]int{1}, len(win.stride))
+	far := slices.Clone(r.sp)
+	for i := range far {
+		far[i] = (far[i]-1)*win.stride[i] + 1
+	}
+	p, err := newPhases(steps, r.xs[2:], far)
+	if err != nil {
+		return false
+	}
+	size, stride, dilation := planar(win.size, 1), planar(win.stride, 1), planar(win.dilation, 1)
+	sp := planar(r.sp, 1)
+	d := &depthTaps{lines: sp[0], width: sp[1], down: stride[0] * p.wide, stride: stride[1], dilation: dilation[1], flip: r.flip}
+	for y := range size[0] {
+		for x := 0; x < size[1]; x += 4 {
+			d.offsets = append(d.offsets, y*dilation[0]*p.wide+x*dilation[1])
+		}
+	}
+	d.last = (d.lines-1)*d.down + d.offsets[len(d.offsets)-1]
+	if 15*d.stride+3*d.dilation < 64 {
+		for i := range 64 {
+			d.index = append(d.index, uint8(i/4*d.stride+i%4*d.dilation))
+		}
+	}
+	channels, per := r.xs[1], 4*len(d.offsets)
+	// A vector reads 64 bytes from its first output's on.
+	length := max(p.len(), d.last+(d.width+15)*d.stride+3*d.dilation+64)
+	r.Parallel(r.xs[0]*channels, work(r.pos, len(d.offsets)), func(lo, hi int) {
+		split := Scratch[uint8](r.Call, length)
+		fillRange(split, r.pad)
+		for plane := lo; plane < hi; plane++ {
+			c := plane % channels
+			splitInto(p, split, r.x[plane*r.in:(plane+1)*r.in], 0, p.high)
+			depthPlane(d, r.out[plane*r.pos:(plane+1)*r.pos], split, r.f.depth[c*per:(c+1)*per], r.sums.start[c*dotFilters], r.sums.scale[c*dotFilters],
+				r.sums.saturation)
+		}
+	})
+	return true
+}
+
+// newIntegerMatMul is for a matrix of constant columns: the filters of a convolution of one tap.
+func newIntegerMatMul(s *Spec, weights, zero int) *integerConv {
+	v := &integerConv{group: 1, matrix: true, columns: s.Node.Op != "Gemm" || !s.bool("transB")}
+	v.constants(s, weights, zero)
+	return v
+}
+
+// suits returns the shape of a b, and how many columns it has.
+func (v *integerConv) suits(a, b *onnx.Tensor) (shape []int, n int, ok bool) {
+	last := len(a.Shape) - 1
+	if last < 0 || len(b.Shape) != 2 || b.Len() == 0 || a.Len() == 0 {
+		return nil, 0, false
+	}
+	k, n := v.sides(b)
+	return append(slices.Clone(a.Shape[:last]), n), n, a.Shape[last] == k
+}
+
+// sides are the inner and the outer side of b.
+func (v *integerConv) sides(b *onnx.Tensor) (k, n int) {
+	if v.columns {
+		return b.Shape[0], b.Shape[1]
+	}
+	return b.Shape[1], b.Shape[0]
+}
+
+// matMul sets out, of bytes or of int32, to a b as q has it; false where b less its zero point is of no signed bytes.
+func (v *integerConv) matMul(c *Call, a, b, zb *onnx.Tensor, zero int32, q *requantized, out *onnx.Tensor) bool {
+	k, n := v.sides(b)
+	rows := a.Len() / k
+	x := &onnx.Tensor{DType: a.DType, Shape: []int{1, k, rows}, Data: a.Data}
+	w := &onnx.Tensor{DType: b.DType, Shape: []int{n, k, 1}, Data: b.Data}
+	to := &onnx.Tensor{DType: out.DType, Shape: []int{1, n, rows}, Data: out.Data}
+	return v.product(c, x, w, zb, zero, q, to, window{})
+}
+
+// operands are the places of the inputs of an operator on bytes.
+type operands struct{ a, b, za, zb int }
+
+func operandsOf(op string) operands {
+	if op == "ConvInteger" || op == "MatMulInteger" {
+		return operands{0, 1, 2, 3}
+	}
+	return operands{0, 3, 2, 5}
+}
+
+// output makes the output of sums that are not quantised, or of quanta of the type d.
+func (o operands) output(c *Call, d onnx.DType, shape []int, then *after) (*onnx.Tensor, *requantized, error) {
+	q := &requantized{}
+	if o.b == 3 {
+		step, scales := stepOf(c, 1, 4), c.In[4]
+		out := float32(c.In[6].At(0))
+		q.scale = func(channel int) float32 { return step(min(channel, scales.Len()-1)) }
+		q.saturation = saturationOf(d, c.In[7].At(0))
+		if then != nil {
+			q.lo, q.hi = max(q.lo, nearest(then.lo/out)), min(q.hi, nearest(then.hi/out))
+		}
+		if b := c.in(8); b != nil {
+			q.bias = data[int32](b)
+		}
+	}
+	out, err := c.New(0, d, shape)
+	return out, q, err
+}
+
+func nearest(v float32) float32 { return float32(math.RoundToEven(float64(v))) }
+
+// fit reports whether zero points, scales and a bias are of as many numbers as there are filters, or of one.
+func (o operands) fit(c *Call, filters int) bool {
+	one := func(i int) bool { return c.in(i) == nil || c.In[i].Len() == 1 }
+	some := func(i int) bool { return one(i) || len(c.In[i].Shape) == 1 && c.In[i].Len() == filters }
+	if o.b == 3 && !(one(1) && one(6) && one(7) && some(4) && (c.in(8) == nil || c.In[8].Len() == filters)) {
+		return false
+	}
+	return one(o.za) && some(o.zb)
+}
+
+// convOfBytes is a ConvInteger, a QLinearConv, or a Conv with a QLinearConv's inputs; k is run where it is of another kind, and may be nil.
+func convOfBytes(s *Spec, k Kernel) (Kernel, error) {
+	win, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	o, d, then := operandsOf(s.Node.Op), s.Out[0], newAfter(s)
+	v := &integerConv{group: s.int("group")}
+	v.constants(s, o.b, o.zb)
+	if k == nil && (v.group < 1 || v.filters(v.weights, v.zero) == nil) {
+		return nil, errors.New("weights that are no constant signed bytes are not supported")
+	}
+	return func(c *Call) error {
+		x, w := c.In[o.a], c.In[o.b]
+		fitted, sp, err := convShape(win, max(v.group, 1), x.Shape, w.Shape)
+		if err == nil && o.fit(c, w.Shape[0]) {
+			out, q, err := o.output(c, d, append([]int{x.Shape[0], w.Shape[0]}, sp...), then)
+			if err != nil || v.product(c, x, w, c.in(o.zb), zeroOf(c.in(o.za)), q, out, fitted) {
+				return err
+			}
+			c.env.Pool.Put(out.Data)
+			c.Out[0] = nil
+		}
+		if k == nil {
+			return errors.Join(err, fmt.Errorf("a convolution of %v with %v", x, w))
+		}
+		return k(c)
+	}, nil
+}
+
+// matMulOfBytes is a MatMulInteger, a QLinearMatMul, or a MatMul or Gemm with a QLinearMatMul's inputs and a bias.
+func matMulOfBytes(s *Spec, k Kernel) (Kernel, error) {
+	o, d := operandsOf(s.Node.Op), s.Out[0]
+	v := newIntegerMatMul(s, o.b, o.zb)
+	if v.weights == nil || len(v.weights.Shape) != 2 || v.filters(v.weights, v.zero) == nil {
+		if k == nil {
+			return nil, errors.New("weights that are no constant matrix of signed bytes are not supported")
+		}
+		return k, nil
+	}
+	return func(c *Call) error {
+		a, b := c.In[o.a], c.In[o.b]
+		if shape, n, ok := v.suits(a, b); ok && o.fit(c, n) {
+			out, q, err := o.output(c, d, shape, nil)
+			if err != nil || v.matMul(c, a, b, c.in(o.zb), zeroOf(c.in(o.za)), q, out) {
+				return err
+			}
+			c.env.Pool.Put(out.Data)
+			c.Out[0] = nil
+		}
+		if k == nil {
+			return fmt.Errorf("a product of %v and %v", a, b)
+		}
+		return k(c)
+	}, nil
+}
+
+// zeroOf is a zero point, 0 where it is left out.
+func zeroOf(t *onnx.Tensor) int32 {
+	if t == nil {
+		return 0
+	}
+	return int32(t.At(0))
+}
+
+// quantizeRuns is a QuantizeLinear of float32 to bytes, or k.
+func quantizeRuns(s *Spec, k Kernel) (Kernel, error) {
+	q, d := newQuantization(s), s.Out[0]
+	if !bytes.Has(d) || s.In[0] != onnx.Float32 {
+		return k, nil
+	}
+	return func(c *Call) error {
+		return q.runs(c, k, d, func(to, from *onnx.Tensor, lo, hi int, scale, zero float64) {
+			b, _ := bytesOf(to)
+			quantizeRow(b[lo:hi], from.F32()[lo:hi], float32(scale), saturationOf(d, zero))
+		})
+	}, nil
+}
+
+// dequantizeRuns is a DequantizeLinear of bytes to float32, or k.
+func dequantizeRuns(s *Spec, k Kernel) (Kernel, error) {
+	q, d := newQuantization(s), s.In[0]
+	if !bytes.Has(d) || s.Out[0] != onnx.Float32 {
+		return k, nil
+	}
+	return func(c *Call) error {
+		return q.runs(c, k, onnx.Float32, func(to, from *onnx.Tensor, lo, hi int, scale, zero float64) {
+			b, _ := bytesOf(from)
+			dequantizeRow(to.F32()[lo:hi], b[lo:hi], quantumOf(d, scale, zero))
+		})
+	}, nil
+}
+
+// runs calls f on the runs of the input that have one scale and zero point, or runs k where they are by block or do not match.
+func (q quantization) runs(c *Call, k Kernel, d onnx.DType, f func(to, from *onnx.Tensor, lo, hi int, scale, zero float64)) error {
+	x, scale, zero := c.In[0], c.In[1], c.in(2)
+	axis, run := q.axis, x.Len()
+	if axis < 0 {
+		axis += len(x.Shape)
+	}
+	switch {
+	case q.block != 0 || scale.Len() == 0 || zero != nil && zero.Len() != scale.Len():
+		return k(c)
+	case scale.Len() > 1:
+		if axis < 0 || axis >= len(x.Shape) || len(scale.Shape) != 1 || scale.Len() != x.Shape[axis] {
+			return k(c)
+		}
+		run = product(x.Shape[axis+1:])
+	}
+	out, err := c.New(0, d, x.Shape)
+	if err != nil {
+		return err
+	}
+	for lo := 0; lo < x.Len(); lo += run {
+		i, z := lo/run%scale.Len(), 0.0
+		if zero != nil {
+			z = zero.At(i)
+		}
+		f(out, x, lo, lo+run, scale.At(i), z)
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/op"
+)
+
+// Quantization is how a float32 value is held in bytes, all with one scale and zero point.
+type Quantization struct {
+	DType onnx.DType // Int8 or Uint8
+	Scale float32
+	Zero  int32
+}
+
+func (q Quantization) saturation() saturation { return saturationOf(q.DType, float64(q.Zero)) }
+func (q Quantization) quantum() quantum {
+	return quantumOf(q.DType, float64(q.Scale), float64(q.Zero))
+}
+
+// Curves are the operators of one number for [NewTable].
+var Curves = []string{"Relu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "LeakyRelu", "Tanh", "Elu", "Selu", "Celu", "Softplus",
+	"Softsign", "Gelu", "Erf", "Exp", "Sqrt", "Abs", "Neg", "Mish", "ThresholdedRelu"}
+
+// NewProduct makes the kernel of a Conv, MatMul or Gemm of bytes: s has the operator's attributes, and inputs and constants as a
+// QLinearConv has them, of which the last is the bias.
+func NewProduct(s *Spec) (Kernel, error) {
+	s.attrs, s.used = op.Attrs(s.Node, s.Opset), map[string]bool{}
+	switch s.Node.Op {
+	case "Conv":
+		return finished(s, convOfBytes)
+	case "Gemm":
+		if s.float("alpha") != 1 || s.float("beta") != 1 || s.bool("transA") {
+			return nil, fmt.Errorf("a Gemm with factors or a transposed first matrix is no product of bytes")
+		}
+	}
+	return finished(s, matMulOfBytes)
+}
+
+func finished(s *Spec, make func(*Spec, Kernel) (Kernel, error)) (Kernel, error) {
+	k, err := make(s, nil)
+	if err != nil {
+		return nil, err
+	}
+	return k, s.finish()
+}
+
+// Table is a function of a byte.
+type Table struct {
+	out   onnx.DType
+	bytes [256]uint8
+}
+
+// NewTable returns the results of a node of one number that is dequantised before and quantised after.
+func NewTable(s *Spec, in, out Quantization) (*Table, error) {
+	k, err := Prepare(s)
+	if err != nil {
+		return nil, err
+	}
+	x, every := onnx.ZerosF32(256), identity()
+	dequantizeGo(x.F32(), every[:], in.quantum())
+	c := NewCall(&Env{Pool: &Pool{}, Threads: 1, Reproducible: s.Reproducible}, len(s.In), 1)
+	copy(c.In, s.Const)
+	c.In[0], c.Want[0] = x, true
+	if err := c.Do(k); err != nil {
+		return nil, err
+	}
+	t := &Table{out: out.DType}
+	quantizeGo(t.bytes[:], c.Out[0].F32(), out.Scale, out.saturation())
+	return t, nil
+}
+
+func identity() (every [256]uint8) {
+	for i := range every {
+		every[i] = uint8(i)
+	}
+	return every
+}
+
+// NewPairTable returns the results of an Add or Mul of a value and of the table's result for it.
+func NewPairTable(s *Spec, a, b, out Quantization, of *Table) *Table {
+	t, every := &Table{out: out.DType}, identity()
+	pairedGo(t.bytes[:], every[:], of.bytes[:], pairingOf(s, a, b, out))
+	return t
+}
+
+// Run is the table's kernel.
+func (t *Table) Run(c *Call) error {
+	y, err := c.New(0, t.out, c.In[0].Shape)
+	if err != nil {
+		return err
+	}
+	src, _ := bytesOf(c.In[0])
+	dst, _ := bytesOf(y)
+	c.Parallel(len(src), 1, func(lo, hi int) { lookUp(dst[lo:hi], src[lo:hi], &t.bytes) })
+	return nil
+}
+
+func pairingOf(s *Spec, a, b, out Quantization) *pairing {
+	return &pairing{a: a.quantum(), b: b.quantum(), scale: out.Scale, product: s.Node.Op == "Mul", saturation: out.saturation()}
+}
+
+// NewPair makes the kernel of an Add or Mul, prepared from s, of two values that are dequantised before, whose result is quantised.
+func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
+	k, err := Prepare(s)
+	if err != nil {
+		return nil, err
+	}
+	p := pairingOf(s, a, b, out)
+	return func(c *Call) error {
+		x, y := c.In[0], c.In[1]
+		p := p
+		if x.Len() < y.Len() {
+			q := *p
+			x, y, q.a, q.b, p = y, x, p.b, p.a, &q
+		}
+		run, ok := repeated(x.Shape, y.Shape)
+		if !ok {
+			return inFloats(c, k, a, b, out)
+		}
+		z, err := c.New(0, out.DType, x.Shape)
+		if err != nil {
+			return err
+		}
+		dst, _ := bytesOf(z)
+		one, _ := bytesOf(x)
+		two, _ := bytesOf(y)
+		c.Parallel(y.Len(), run, func(lo, hi int) {
+			if run == 1 {
+				paired(dst[lo:hi], one[lo:hi], two[lo:hi], p)
+				return
+			}
+			same := Scratch[uint8](c, run)
+			for i := lo; i < hi; i++ {
+				fillRange(same, two[i])
+				paired(dst[i*run:(i+1)*run], one[i*run:(i+1)*run], same, p)
+			}
+		})
+		return nil
+	}, nil
+}
+
+// repeated reports whether each element of a value of shape b stands for a run of one of shape a, and how long that is.
+func repeated(a, b []int) (run int, ok bool) {
+	if len(b) > len(a) {
+		return 0, false
+	}
+	b = append(slices.Repeat([]int{1}, len(a)-len(b)), b...)
+	k := len(b)
+	run = 1
+	for k > 0 && b[k-1] == 1 {
+		k--
+		run *= a[k]
+	}
+	return run, slices.Equal(a[:k], b[:k])
+}
+
+// inFloats computes a pair of whatever shapes by the float32 kernel.
+func inFloats(c *Call, k Kernel, a, b, out Quantization) error {
+	sub := NewCall(c.env, 2, 1)
+	for i, q := range []Quantization{a, b} {
+		from, _ := bytesOf(c.In[i])
+		sub.In[i] = &onnx.Tensor{DType: onnx.Float32, Shape: c.In[i].Shape, Data: Scratch[float32](c, len(from))}
+		dequantizeRow(sub.In[i].F32(), from, q.quantum())
+	}
+	sub.Want[0] = true
+	defer sub.free()
+	if err := k(sub); err != nil {
+		return err
+	}
+	y, err := c.New(0, out.DType, sub.Out[0].Shape)
+	if err != nil {
+		return err
+	}
+	dst, _ := bytesOf(y)
+	quantizeRow(dst, sub.Out[0].F32(), out.Scale, out.saturation())
+	c.env.Pool.Put(sub.Out[0].Data)
+	return nil
+}
