@@ -68,15 +68,9 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
 		if err := checkStore(&o, tokenFile, true); err != nil {
 			return usageError(fmt.Errorf("worker: %w", err))
 		}
-		var key *identity.Key
-		if keyFile != "" {
-			if !merges {
-				return usageErrorf("worker: --key signs the parts of --merge; give both")
-			}
-			var err error
-			if key, err = identity.Load(keyFile); err != nil {
-				return usageError(fmt.Errorf("worker: %w", err))
-			}
+		key, err := partKey(keyFile, merges)
+		if err != nil {
+			return usageError(fmt.Errorf("worker: %w", err))
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
@@ -84,15 +78,9 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
 		}
 		defer eng.Close()
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-		conn, err := store.Connect(o, "fmp worker")
-		for away(err) {
-			log.Warn("waiting for the servers", "error", err)
-			select {
-			case <-cmd.Context().Done():
-				return nil
-			case <-time.After(time.Second):
-			}
-			conn, err = store.Connect(o, "fmp worker")
+		conn, err := connectPatiently(cmd.Context(), o, log)
+		if errors.Is(err, context.Canceled) {
+			return nil
 		}
 		if err != nil {
 			return missingError(err)
@@ -117,6 +105,33 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
 		return w.Run(cmd.Context(), o.Replicas)
 	}
 	return cmd
+}
+
+// partKey reads the key that signs parts, if a file of one is given.
+func partKey(file string, merges bool) (*identity.Key, error) {
+	if file == "" {
+		return nil, nil
+	}
+	if !merges {
+		return nil, errors.New("--key signs the parts of --merge; give both")
+	}
+	return identity.Load(file)
+}
+
+// connectPatiently connects to the servers, and waits for those that are away.
+func connectPatiently(ctx context.Context, o store.Options, log *slog.Logger) (*nats.Conn, error) {
+	for {
+		conn, err := store.Connect(o, "fmp worker")
+		if !away(err) {
+			return conn, err
+		}
+		log.Warn("waiting for the servers", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // away reports whether servers could not be reached, or ended while they were: they may be started after a worker, or again.

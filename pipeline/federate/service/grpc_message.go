@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The messages of open_inference.proto, read and written field by field: generated code would take twenty times the room.
+// The messages of open_inference.proto, read and written field by field, as few of their fields are.
 
-// Largest numbers of axes and of requested outputs.
+// Largest numbers of axes and of inputs or requested outputs.
 const (
 	maxAxes    = 8
 	maxOutputs = 16

@@ -106,6 +106,9 @@ func TestBinaryTensors(t *testing.T) {
 		"images of few":      {strings.Replace(images, fmt.Sprint(size), "3", 1), "for its shape", []byte{1, 2, 3}},
 		"rows in float64":    {strings.Replace(input, "FP32", "FP64", 1) + "}", "want FP32", data},
 		"no input at all":    {"{}", "want one", nil},
+		"many inputs":        {`{"inputs":[` + strings.Repeat("{},", 16) + `{}]}`, "17 elements", nil},
+		"commas in a name":   {`{"inputs":[{"name":"\",` + strings.Repeat(",", 20) + `"}]}`, "want one", nil},
+		"inputs no list":     {`{"inputs":{}}`, "cannot unmarshal", nil},
 		"text that is short": {"{", "unexpected end", nil},
 	} {
 		if w := f.binaryRequest(c.text, c.data); w.Code != 400 || !strings.Contains(w.Body.String(), c.want) {

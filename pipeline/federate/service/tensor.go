@@ -39,8 +39,34 @@ type inferRequest struct {
 	Parameters struct {
 		Binary bool `json:"binary_data_output"` // outputs are binary unless they say otherwise
 	} `json:"parameters"`
-	Inputs  []tensor          `json:"inputs"`
-	Outputs []requestedOutput `json:"outputs"`
+	Inputs  bounded[tensor]          `json:"inputs"`
+	Outputs bounded[requestedOutput] `json:"outputs"`
+}
+
+// bounded is a list of at most maxOutputs elements: empty ones of JSON would take a hundred times their text.
+type bounded[T any] []T
+
+func (l *bounded[T]) UnmarshalJSON(text []byte) error {
+	depth, quoted, n := 0, false, 0 // commas of the list itself
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		case c == ',' && depth == 1:
+			n++
+		}
+	}
+	if n >= maxOutputs {
+		return fmt.Errorf("a list of %d elements; allowed are %d", n+1, maxOutputs)
+	}
+	return json.Unmarshal(text, (*[]T)(l))
 }
 
 type requestedOutput struct {
