@@ -3,10 +3,14 @@
 //
 //	import _ "fmp/onnx/integers"
 //
-// Without it the same networks are run on float32, whose outputs are a quantum apart here and there. So are they where
-// [fmp/onnx/engine.Options].Reproducible is set, whether or not a program imports it.
+// It does so on processors with AVX-512 VNNI and VBMI. On others, or without it, the same networks are run on float32, whose outputs are
+// a quantum apart here and there. So are they where [fmp/onnx/engine.Options].Reproducible is set.
 package integers
 
 import "fmp/onnx/engine/pure"
 
-func init() { pure.EnableIntegers() }
+func init() {
+	if pure.FastIntegers() {
+		pure.EnableIntegers()
+	}
+}

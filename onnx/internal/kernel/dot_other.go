@@ -2,6 +2,8 @@
 
 package kernel
 
+const haveDots = false
+
 func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int, c []uint8, stride int) {
 	dotsGo(d, a, b, offsets, channel, filters, cols, c, stride)
 }
