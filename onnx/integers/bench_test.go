@@ -1,0 +1,63 @@
+//go:build cgo
+
+package integers_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/pure"
+	_ "fmp/onnx/integers"
+	"fmp/onnx/serde"
+)
+
+// BenchmarkNetwork runs the networks of $FMP_NETWORKS, files with commas between them, on one image and one thread: quantised ones that
+// bench/peers/quantise.py writes, and the same in float32.
+func BenchmarkNetwork(b *testing.B) {
+	files := os.Getenv("FMP_NETWORKS")
+	if files == "" {
+		b.Skip("FMP_NETWORKS names no model files")
+	}
+	for _, file := range strings.Split(files, ",") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		m, err := serde.Unmarshal(data)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var shape []int
+		for _, d := range m.Graph.Inputs[0].Shape {
+			shape = append(shape, max(d.Size, 1))
+		}
+		x, r := onnx.ZerosF32(shape...), rand.New(rand.NewPCG(1, 2))
+		for i := range x.F32() {
+			x.F32()[i] = float32(r.NormFloat64())
+		}
+		for name, open := range map[string]func(engine.Options) (engine.Engine, error){"pure": pure.New, "ort": ort.New} {
+			b.Run(file+"/"+name, func(b *testing.B) {
+				eng, err := open(engine.Options{Threads: 1})
+				if err != nil {
+					b.Skip(err)
+				}
+				defer eng.Close()
+				s, err := eng.Load(m)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer s.Close()
+				for b.Loop() {
+					if _, err := engine.Eval(s, map[string]*onnx.Tensor{m.Graph.Inputs[0].Name: x}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
