@@ -40,7 +40,7 @@ var (
 
 	unchanged = [2]float32{1, negativeZero}
 	limiting  [2]float32
-	repeated  [2][4]float32
+	spread    [2][4]float32
 )
 
 // limit is limitGo.
@@ -101,12 +101,12 @@ func pairs(op operation, dst, a, b []float32) int {
 	}
 	pairArgs = PairArgs{Dst: &dst[0], A: &a[0], B: &b[0], N: n, AStep: 16, BStep: 16, Op: int(op)}
 	if len(a) < len(dst) {
-		fillRange(repeated[0][:], a[0])
-		pairArgs.A, pairArgs.AStep = &repeated[0][0], 0
+		fillRange(spread[0][:], a[0])
+		pairArgs.A, pairArgs.AStep = &spread[0][0], 0
 	}
 	if len(b) < len(dst) {
-		fillRange(repeated[1][:], b[0])
-		pairArgs.B, pairArgs.BStep = &repeated[1][0], 0
+		fillRange(spread[1][:], b[0])
+		pairArgs.B, pairArgs.BStep = &spread[1][0], 0
 	}
 	lent.Pairs(&pairArgs)
 	return n

@@ -3,6 +3,8 @@ package service
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -85,6 +87,37 @@ func TestMonitoring(t *testing.T) {
 		base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 		if strings.HasPrefix(name, "fmp_") && !strings.Contains(used, base) && base != "fmp_round_epsilon" { // a constant of the round
 			t.Errorf("%s is on no panel and in no alert", name)
+		}
+	}
+}
+
+// TestAlertsFire has Prometheus's own promtool run the tests of the alerts: each fires when it should, and not before. It is left out where
+// there is no promtool, which CI installs.
+func TestAlertsFire(t *testing.T) {
+	t.Parallel()
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("no promtool: the alerts of examples/deploy/monitoring are not tested; it comes with Prometheus")
+	}
+	cmd := exec.CommandContext(t.Context(), tool, "test", "rules", "alerts_test.yaml")
+	cmd.Dir = "../../../examples/deploy/monitoring"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	rules, err := os.ReadFile(filepath.Join(cmd.Dir, "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile(filepath.Join(cmd.Dir, "alerts_test.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllSubmatch(rules, -1) {
+		if !regexp.MustCompile(`alertname: ` + string(m[1]) + `\n\s+exp_alerts:`).Match(tests) {
+			t.Errorf("no test has the alert %s fire", m[1])
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestRun(t *testing.T) {
 		t.Skip("trains nothing, but featurizes and scores thousands of images")
 	}
 	cfg := experiment.Default()
-	cfg.Methods, cfg.Scores.Corruptions, cfg.Scores.Images, cfg.Seeds = []string{"FMP"}, true, 500, 1
+	cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images, cfg.Seeds = []string{"FMP"}, Families[0].Domains(), 500, 1
 	eng, err := pure.New(engine.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	rows, err := Run(t.Context(), p, Options{Points: 20, Repeats: 1, Samples: 20, Seed: 3, Rivals: []string{"FedCGS"}})
+	rows, err := Run(t.Context(), p, Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3, Rivals: []string{"FedCGS"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestRun(t *testing.T) {
 	if p.Tools.Embedded, err = posterior.NewEmbedded(p.Data.Clients.Dx, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if rows, err = Run(t.Context(), p, Options{Points: 20, Repeats: 1, Samples: 20, Seed: 3}); err != nil {
+	if rows, err = Run(t.Context(), p, Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3}); err != nil {
 		t.Fatal(err)
 	}
 	moments := map[string]Row{}
