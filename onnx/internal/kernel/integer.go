@@ -428,8 +428,8 @@ func (r *integerRun) depthwise(win window) bool {
 		for plane := lo; plane < hi; plane++ {
 			c := plane % channels
 			splitInto(p, split, r.x[plane*r.in:(plane+1)*r.in], 0, p.high)
-			depthPlane(d, r.out[plane*r.pos:(plane+1)*r.pos], split, r.f.depth[c*per:(c+1)*per], r.sums.start[c*dotFilters], r.sums.scale[c*dotFilters],
-				r.sums.saturation)
+			depthPlane(d, r.out[plane*r.pos:(plane+1)*r.pos], split, r.f.depth[c*per:(c+1)*per], r.sums.start[c*dotFilters],
+				r.sums.scale[c*dotFilters], r.sums.saturation)
 		}
 	})
 	return true
