@@ -17,10 +17,9 @@ kappa="--kappa 0.73,0.1" alpha=0.1 clients=10 methods=FMP,ANN,CANN,FedCGS,Fed3R 
 case $name in
 *-unknown) kappa="" points=${points%-unknown} methods=FMP ;;
 cifar10-200) methods=FMP,ANN,FedCGS ;;
-cifar10-1000) methods=FMP,FedCGS ;;
-cifar10-2900) seeds=2 methods=FMP,FedCGS ;;
-cifar10-200-clients-50) points=200 clients=50 seeds=2 methods=FMP,FedCGS ;;
-cifar10-20-alphas | cifar100-20-alphas) points=20 alpha=0.05,0.5 seeds=3 ;;
+cifar10-1000 | cifar10-2900) methods=FMP,FedCGS ;;
+cifar10-200-clients-50) points=200 clients=50 methods=FMP,FedCGS ;;
+cifar10-20-alphas | cifar100-20-alphas) points=20 alpha=0.05,0.5 ;;
 esac
 partition="both --alpha $alpha" out=docs/results/pretrained/$name hindsight=true
 if [ -n "${ONCE:-}" ]; then
