@@ -8,7 +8,7 @@ import (
 
 // layers lists the packages from the lowest to the highest; those of one line do not use each other.
 var layers = []string{
-	"alloctest atomicfile dense onnxpb regularfile suggest .",
+	"alloctest atomicfile dense onnxpb regularfile sorting suggest .",
 	"op npy engine message",
 	"internal/kernel check serde",
 	"shape simd",

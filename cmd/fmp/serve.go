@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -539,7 +539,7 @@ func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(members, func(a, b store.Member) int { return cmp.Compare(a.Client, b.Client) })
+	sorting.By(members, func(a, b store.Member) int { return cmp.Compare(a.Client, b.Client) })
 	at := make(map[string]*store.Member, len(members))
 	for i := range members {
 		members[i].Honest, at[members[i].Client] = 1, &members[i]

@@ -68,7 +68,7 @@ var programs = []struct {
 	{"fmp-edge", []string{"linux", "darwin", "windows"}},
 }
 
-// outlined are fonts that fmp holds the digits' outlines of (featurize/digits/outlines.txt).
+// outlined are fonts that fmp holds the digits' outlines of (featurize/digits/outlines.txt.gz).
 var outlined = []string{"codeberg.org/go-fonts/dejavu/dejavusans", "codeberg.org/go-fonts/latin-modern/lmroman10regular",
 	"golang.org/x/image/font/gofont/goregular"}
 

@@ -21,6 +21,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/onnx/regularfile"
+	"fmp/onnx/sorting"
 )
 
 // Bounds on folders of images.
@@ -287,7 +288,7 @@ func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imag
 			return nil, err
 		}
 	}
-	slices.SortFunc(out, func(a, b imageFile) int {
+	sorting.By(out, func(a, b imageFile) int {
 		return cmp.Or(bytes.Compare(a.key[:], b.key[:]), strings.Compare(a.path, b.path))
 	})
 	return out, nil

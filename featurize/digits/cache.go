@@ -18,7 +18,7 @@ import (
 func (c Config) digest() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "digits %d %s %d %d %d", Version, c.Variant, c.Seed, c.Train, c.Test)
-	io.WriteString(h, outlines)
+	io.WriteString(h, packed)
 	return hex.EncodeToString(h.Sum(nil))
 }
 

@@ -1,8 +1,10 @@
 package digits
 
 import (
+	"compress/gzip"
 	_ "embed"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,12 +13,21 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// outlines are the ten digits of every face, as fonts draw them at 256 pixels an em: a line "split, typeface, style", then
+// packed are the ten digits of every face, gzipped, as fonts draw them at 256 pixels an em: a line "split, typeface, style", then
 // for each digit a path in the commands of SVG (M, L, Q and C, absolute), in sixty-fourths of a pixel. The whole fonts would
 // add 6 MB to the program.
 //
-//go:embed outlines.txt
-var outlines string
+//go:embed outlines.txt.gz
+var packed string
+
+func outlines() (string, error) {
+	r, err := gzip.NewReader(strings.NewReader(packed))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(r)
+	return string(text), err
+}
 
 // face is one font: a typeface ("Go", "DejaVu Sans") in one style. The typefaces of training images and of test images
 // have no member in common.
@@ -34,8 +45,11 @@ type outline [][]pt
 
 // faces returns all faces that come with the program.
 var faces = sync.OnceValues(func() ([]face, error) {
-	lines := strings.Split(strings.TrimSuffix(outlines, "\n"), "\n")
-	if len(lines)%11 != 0 {
+	text, err := outlines()
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if err != nil {
+		return nil, fmt.Errorf("digits: outlines: %w", err)
+	} else if len(lines)%11 != 0 {
 		return nil, fmt.Errorf("digits: outlines of %d lines, not 11 a face", len(lines))
 	}
 	var out []face

@@ -2,6 +2,7 @@ package digits
 
 import (
 	"bytes"
+	"compress/gzip"
 	"flag"
 	"fmt"
 	"os"
@@ -48,7 +49,7 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-var update = flag.Bool("update", false, "write outlines.txt anew from the fonts")
+var update = flag.Bool("update", false, "write outlines.txt.gz anew from the fonts")
 
 type fontFile struct {
 	typeface, style string
@@ -83,7 +84,7 @@ var (
 	}
 )
 
-// TestOutlinesAreThoseOfTheFonts: outlines.txt is what the fonts say today (go test ./featurize/digits -run Outlines -update).
+// TestOutlinesAreThoseOfTheFonts: outlines.txt.gz is what the fonts say today (go test ./featurize/digits -run Outlines -update).
 func TestOutlinesAreThoseOfTheFonts(t *testing.T) {
 	var want bytes.Buffer
 	for _, split := range []struct {
@@ -102,13 +103,17 @@ func TestOutlinesAreThoseOfTheFonts(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile("outlines.txt", want.Bytes(), 0o644); err != nil {
+		var to bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&to, gzip.BestCompression)
+		w.Write(want.Bytes())
+		w.Close()
+		if err := os.WriteFile("outlines.txt.gz", to.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if want.String() != outlines {
-		t.Error("outlines.txt is not what the fonts say: go test ./featurize/digits -run Outlines -update")
+	if text, err := outlines(); err != nil || want.String() != text {
+		t.Error("outlines.txt.gz is not what the fonts say: go test ./featurize/digits -run Outlines -update")
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"fmp/onnx/regularfile"
+	"fmp/onnx/sorting"
 )
 
 const (
@@ -252,7 +253,7 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error), o Options
 	for _, p := range paths {
 		parts = append(parts, strings.Split(p, "/"))
 	}
-	slices.SortFunc(parts, slices.Compare)
+	sorting.By(parts, slices.Compare)
 	l := &lister{dir: ".", o: o}
 	for _, p := range parts {
 		if slices.ContainsFunc(p, func(name string) bool { return strings.HasPrefix(name, ".") }) || len(p) < 2 && !o.Optional {

@@ -23,6 +23,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"fmp/onnx/sorting"
 )
 
 const (
@@ -311,7 +313,7 @@ func sorted(files map[string]string) []string {
 	for n := range files {
 		names = append(names, n)
 	}
-	slices.SortFunc(names, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) })
+	sorting.By(names, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) })
 	return names
 }
 

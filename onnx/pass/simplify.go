@@ -9,6 +9,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/shape"
+	"fmp/onnx/sorting"
 )
 
 // Simplify makes a graph smaller without changing its results: nodes of constants become initializers,
@@ -263,7 +264,7 @@ func nodeKey(n *onnx.Node) string {
 		fmt.Fprintf(&b, " %t", o != "")
 	}
 	attrs := slices.Clone(n.Attrs)
-	slices.SortFunc(attrs, func(x, y onnx.Attr) int { return strings.Compare(x.Name, y.Name) })
+	sorting.By(attrs, func(x, y onnx.Attr) int { return strings.Compare(x.Name, y.Name) })
 	for _, a := range attrs {
 		fmt.Fprintf(&b, " %q %d %x %d %q %x %d %q", a.Name, a.Kind, math.Float32bits(a.Float), a.Int, a.Str, floatBits(a.Floats), a.Ints, a.Strs)
 		for _, t := range append([]*onnx.Tensor{a.Tensor}, a.Tensors...) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fmp/onnx/sorting"
 )
 
 // expr is an integer polynomial over symbols with integer coefficients, in canonical form: the size of
@@ -71,7 +73,7 @@ func (e expr) atLeast() (int, bool) {
 }
 
 func canonical(ts []term) expr {
-	slices.SortFunc(ts, func(a, b term) int { return strings.Compare(a.mono, b.mono) })
+	sorting.By(ts, func(a, b term) int { return strings.Compare(a.mono, b.mono) })
 	out := expr{}
 	for _, t := range ts {
 		if n := len(out); n > 0 && out[n-1].mono == t.mono {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fmp/models"
+	"fmp/onnx/sorting"
 )
 
 // Design says how calibration points were drawn, and for which images sets are.
@@ -133,7 +134,7 @@ func (d Design) lowest(scores []float32, of []int, classes int) *models.SetTable
 		}
 	}
 	for c, ranks := range columns {
-		slices.SortFunc(ranks, func(a, b rank) int { return cmp.Compare(a.level, b.level) })
+		sorting.By(ranks, func(a, b rank) int { return cmp.Compare(a.level, b.level) })
 		ranks = slices.CompactFunc(ranks, func(a, b rank) bool { return a.level == b.level })
 		for i := range ranks {
 			least := float32(math.Inf(1))

@@ -13,6 +13,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/models"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/metric"
@@ -294,7 +295,7 @@ func (r *Result) Confusions(n int) []Confused {
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Confused) int { return cmp.Compare(b.Images, a.Images) })
+	sorting.Stably(out, func(a, b Confused) int { return cmp.Compare(b.Images, a.Images) })
 	return out[:min(n, len(out))]
 }
 

@@ -19,6 +19,7 @@ import (
 	"math"
 	"slices"
 
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -365,7 +366,8 @@ func (m *Merger) AddPart(p *Part) error {
 	}
 	had, hadLimit, hadAgainst := m.part.Kept, m.part.limit, m.part.Against
 	m.part.Against = against
-	m.part.Kept = slices.SortedFunc(slices.Values(slices.Concat(had, p.Kept)), compare)
+	m.part.Kept = slices.Concat(had, p.Kept)
+	sorting.By(m.part.Kept, compare)
 	if m.part.limit == nil || p.limit != nil && bytes.Compare(p.limit, m.part.limit) < 0 {
 		m.part.limit = p.limit
 	}

@@ -1,7 +1,6 @@
 package metric
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -167,37 +166,18 @@ func AUROC(positives, negatives []float64) (float64, error) {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return 0, fmt.Errorf("AUROC: %d positives and %d negatives; want one of each at least", len(positives), len(negatives))
 	}
-	type scored struct {
-		v        float64
-		positive bool
+	positives, negatives = slices.Sorted(slices.Values(positives)), slices.Sorted(slices.Values(negatives)) // NaN first
+	if math.IsNaN(positives[0]) || math.IsNaN(negatives[0]) {
+		return 0, fmt.Errorf("AUROC: a score is NaN; want numbers")
 	}
-	var all []scored
+	var area float64 // pairs won
+	below, upTo := 0, 0
 	for _, v := range positives {
-		all = append(all, scored{v, true})
-	}
-	for _, v := range negatives {
-		all = append(all, scored{v, false})
-	}
-	for _, s := range all {
-		if math.IsNaN(s.v) {
-			return 0, fmt.Errorf("AUROC: a score is NaN; want numbers")
+		for ; below < len(negatives) && negatives[below] < v; below++ {
 		}
-	}
-	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(a.v, b.v) })
-	var area, below float64 // pairs won, negatives below
-	for from := 0; from < len(all); {
-		var p, n float64
-		to := from
-		for ; to < len(all) && all[to].v == all[from].v; to++ {
-			if all[to].positive {
-				p++
-			} else {
-				n++
-			}
+		for ; upTo < len(negatives) && negatives[upTo] <= v; upTo++ {
 		}
-		area += p * (below + n/2)
-		below += n
-		from = to
+		area += float64(below+upTo) / 2
 	}
 	return area / float64(len(positives)) / float64(len(negatives)), nil
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/regularfile"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -80,7 +80,7 @@ func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 		digest := models.DigestBytes(k.Data)
 		uploads = append(uploads, Upload{k.Upload, digest[:12] + ".upload", digest})
 	}
-	slices.SortFunc(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
+	sorting.By(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
 	if len(uploads) == 0 {
 		return nil, nil, errors.New("pool: the part keeps no upload whole: it is one of a round's, merge it with the others (fmp merge)")
 	}

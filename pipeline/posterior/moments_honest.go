@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models/rng"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/honesty"
 )
@@ -116,7 +117,7 @@ func count(drawn [][]bool) []momentsState {
 		}
 		out[at].samples++
 	}
-	slices.SortStableFunc(out, func(a, b momentsState) int { return cmp.Compare(b.samples, a.samples) })
+	sorting.Stably(out, func(a, b momentsState) int { return cmp.Compare(b.samples, a.samples) })
 	for len(out) > 1 && float64(out[len(out)-1].samples) < leastShare*float64(len(drawn)) {
 		out[0].samples += out[len(out)-1].samples
 		out = out[:len(out)-1]

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/trace"
@@ -174,8 +174,8 @@ func (s *Server) inputs(ctx context.Context) (in inputs, err error) {
 		err = s.stored(ctx, &in)
 	}
 	// The order of arrival makes no difference.
-	slices.SortFunc(in.uploads, func(a, b pool.Upload) int { return cmp.Compare(a.Client, b.Client) })
-	slices.SortFunc(in.releases, func(a, b pool.Release) int { return cmp.Compare(a.Client, b.Client) })
+	sorting.By(in.uploads, func(a, b pool.Upload) int { return cmp.Compare(a.Client, b.Client) })
+	sorting.By(in.releases, func(a, b pool.Release) int { return cmp.Compare(a.Client, b.Client) })
 	return in, err
 }
 

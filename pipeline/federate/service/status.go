@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 )
@@ -63,7 +64,7 @@ func (s *Server) Status() Status {
 		return *m.Honest
 	}
 	// Those above one half are sorted by name alone.
-	slices.SortFunc(st.Members, func(a, b MemberStatus) int {
+	sorting.By(st.Members, func(a, b MemberStatus) int {
 		return cmp.Or(cmp.Compare(min(honest(a), 0.5), min(honest(b), 0.5)), cmp.Compare(a.Client, b.Client))
 	})
 	st.Members = st.Members[:min(len(st.Members), maxListed)]
@@ -75,7 +76,7 @@ func (s *Server) Status() Status {
 	for _, r := range s.refused {
 		st.Refused = append(st.Refused, r)
 	}
-	slices.SortFunc(st.Refused, func(a, b store.Refusal) int { return cmp.Compare(a.Client, b.Client) })
+	sorting.By(st.Refused, func(a, b store.Refusal) int { return cmp.Compare(a.Client, b.Client) })
 	st.Refused = st.Refused[:min(len(st.Refused), maxListed)]
 	return st
 }

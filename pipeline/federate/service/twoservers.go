@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
@@ -361,7 +362,7 @@ func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 		}
 		of.Clients = append(of.Clients, shared{r.Client, r.Share.Nonce[:]})
 	}
-	slices.SortFunc(of.Clients, func(a, b shared) int { return cmp.Compare(a.Client, b.Client) })
+	sorting.By(of.Clients, func(a, b shared) int { return cmp.Compare(a.Client, b.Client) })
 	if data, err = json.Marshal(of); err != nil {
 		return of, err
 	}

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/loopback"
 )
@@ -510,7 +510,7 @@ func (s *Store) Versions(ctx context.Context) ([]Version, error) {
 		}
 		out = append(out, v)
 	}
-	slices.SortFunc(out, func(a, b Version) int { return a.Number - b.Number })
+	sorting.By(out, func(a, b Version) int { return a.Number - b.Number })
 	return out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fmp/models"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/merge"
@@ -32,7 +33,7 @@ type merging struct {
 // judge them by the sample unless the options trust them. The part depends on the uploads alone. left are the clients that were left out
 // of the sums. It reorders the members.
 func (q *Queue) Merge(ctx context.Context, members []store.Member) (whole *merge.Part, left []string, err error) {
-	slices.SortFunc(members, func(a, b store.Member) int {
+	sorting.By(members, func(a, b store.Member) int {
 		return slices.Compare(merge.Key(q.job.Round, q.job.Graph, a.Client), merge.Key(q.job.Round, q.job.Graph, b.Client))
 	})
 	m := merge.Merger{Want: federate.Expect{Model: q.job.Graph, Round: &q.job.Round}}

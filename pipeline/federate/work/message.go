@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/message"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate/workpb"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/pool"
@@ -189,7 +190,7 @@ func (a answer) encode() ([]byte, error) {
 	for name, data := range a.Files {
 		m.Files = append(m.Files, &workpb.File{Name: name, Data: data})
 	}
-	slices.SortFunc(m.Files, func(a, b *workpb.File) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	sorting.By(m.Files, func(a, b *workpb.File) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err == nil && len(data) > maxAnswer {
 		err = fmt.Errorf("answer: %d bytes; allowed are %d", len(data), maxAnswer)

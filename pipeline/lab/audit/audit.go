@@ -7,12 +7,12 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fmp/models/rng"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
@@ -127,7 +127,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 				}
 			}
 		}
-		slices.SortStableFunc(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
+		sorting.Stably(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
 		out.Canaries += len(guesses)
 		for _, g := range guesses[:max(1, len(guesses)/10)] {
 			out.Guesses++

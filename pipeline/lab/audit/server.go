@@ -12,6 +12,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/pass"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/client"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/score"
@@ -136,7 +137,7 @@ func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, 
 		guesses = append(guesses, guess{score, in == 1})
 		scores[in] = append(scores[in], score)
 	}
-	slices.SortStableFunc(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
+	sorting.Stably(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
 	a.Releases = len(guesses)
 	for _, g := range guesses[:max(1, len(guesses)/10)] {
 		a.Guesses++

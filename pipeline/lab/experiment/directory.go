@@ -25,6 +25,7 @@ import (
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/settings"
 )
 
@@ -346,7 +347,7 @@ func ReadCosts(dir string) ([]Cost, error) {
 			out[i].Share = (out[i].Tuning + out[i].Running) / total
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Cost) int { return cmp.Compare(b.Share, a.Share) })
+	sorting.Stably(out, func(a, b Cost) int { return cmp.Compare(b.Share, a.Share) })
 	return out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 )
@@ -100,7 +101,7 @@ func sortRecords(rs []Record, cells []Cell) []Record {
 		at[c] = i
 	}
 	out := slices.DeleteFunc(slices.Clone(rs), func(r Record) bool { _, ok := at[r.Cell]; return !ok })
-	slices.SortStableFunc(out, func(a, b Record) int { return cmp.Compare(at[a.Cell], at[b.Cell]) })
+	sorting.Stably(out, func(a, b Record) int { return cmp.Compare(at[a.Cell], at[b.Cell]) })
 	return slices.CompactFunc(out, func(a, b Record) bool { return a.Cell == b.Cell })
 }
 

@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
@@ -218,7 +219,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	if len(use) < 2 {
 		return nil, nil
 	}
-	slices.SortFunc(use, func(a, b Table) int { return cmp.Compare(a.Alpha, b.Alpha) })
+	sorting.By(use, func(a, b Table) int { return cmp.Compare(a.Alpha, b.Alpha) })
 	var ticks plot.ConstantTicks
 	for _, t := range use {
 		ticks = append(ticks, plot.Tick{Value: t.Alpha, Label: fmt.Sprintf("%g", t.Alpha)})

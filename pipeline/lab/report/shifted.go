@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
@@ -66,7 +67,7 @@ func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(order, func(a, b key) int {
+	sorting.Stably(order, func(a, b key) int {
 		return slices.Index(methods, a.method) - slices.Index(methods, b.method)
 	})
 	var out []Shifted

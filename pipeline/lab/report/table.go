@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"fmp/featurize/dataset"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
@@ -160,7 +161,7 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 		}
 		parts[k] = append(parts[k], r)
 	}
-	slices.SortStableFunc(order, func(a, b key) int { return protocolRank(a.protocol) - protocolRank(b.protocol) })
+	sorting.Stably(order, func(a, b key) int { return protocolRank(a.protocol) - protocolRank(b.protocol) })
 	var out []Table
 	for _, k := range order {
 		t, err := newTable(parts[k], m)
@@ -292,7 +293,7 @@ func protocolRank(p string) int {
 // group sorts the rows by group and marks the best of each group.
 func (t *Table) group() error {
 	rank := map[string]int{string(rival.Local): 0, string(rival.Centralised): 1, string(rival.OneShot): 2, string(rival.Baseline): 3}
-	slices.SortStableFunc(t.Rows, func(a, b Row) int { return rank[a.Group] - rank[b.Group] })
+	sorting.Stably(t.Rows, func(a, b Row) int { return rank[a.Group] - rank[b.Group] })
 	groups := map[string][]*Row{}
 	for i := range t.Rows {
 		if r := &t.Rows[i]; !r.Control() {
