@@ -10,6 +10,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
+	_ "fmp/onnx/integers" // quantised networks run on bytes
 	"fmp/pipeline/settings"
 )
 

@@ -1,5 +1,5 @@
 // Package integers makes the pure engine run quantised networks on integers: products of bytes with exact sums, and tables, between
-// QuantizeLinear and DequantizeLinear. It is imported for that alone:
+// QuantizeLinear and DequantizeLinear. It is imported for that alone, by fmp among others:
 //
 //	import _ "fmp/onnx/integers"
 //
