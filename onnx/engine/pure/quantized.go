@@ -35,7 +35,7 @@ var movers = []string{"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "
 // inIntegers is [planner.integers] where it is enabled: programs that do not are smaller.
 var inIntegers = func(_ *planner, nodes []*onnx.Node) []*onnx.Node { return nodes }
 
-// FastIntegers reports whether this processor runs quantised operators faster on integers than on float32: with AVX-512 VNNI and VBMI.
+// FastIntegers reports whether this processor runs quantised operators faster on integers than on float32: with AVX2 or more.
 func FastIntegers() bool { return kernel.FastIntegers() }
 
 // EnableIntegers has sessions that are loaded from now on run quantised operators on integers; see package integers.

@@ -59,6 +59,18 @@ type dotSums struct {
 	whole    bool // sums are not quantised
 }
 
+// weightsOf returns weights of the given number of bytes each, 1 or 2.
+func weightsOf(size int, a []int8) []int8 {
+	if size == 1 {
+		return a
+	}
+	out := make([]int8, 2*len(a))
+	for i, w := range a {
+		out[2*i], out[2*i+1] = w, w>>7
+	}
+	return out
+}
+
 // dotsGo sums the products of four bytes a step, signed ones of a, [steps, dotFilters, 4], and unsigned ones of b, [columns, 4] at each
 // offset: sums of 32 bits that wrap around. Their quanta go to rows of c that are stride bytes apart, or they do themselves, in the
 // processor's order of bytes.

@@ -9,6 +9,27 @@ import (
 // haveDots says that the processor multiplies bytes: AVX-512 with VNNI, and VBMI, which came after it.
 var haveDots = haveAVX512 && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI && cpu.X86.HasAVX512VBMI
 
+// haveShortDots says that it multiplies bytes in shorter vectors, and haveWords that it has those, and multiplies words in them.
+var (
+	haveWords     = cpu.X86.HasAVX2
+	haveShortDots = cpu.X86.HasAVXVNNI && haveWords
+)
+
+// dotBytes and depthBytes are the bytes of a weight as [dots] and [depthPlane] read it.
+func dotBytes() int {
+	if haveShortDots {
+		return 1
+	}
+	return depthBytes()
+}
+
+func depthBytes() int {
+	if haveDots || !haveWords {
+		return 1
+	}
+	return 2
+}
+
 // dotTile holds the arguments of dotTileZ: its fields lie where the assembly has them.
 type dotTile struct {
 	steps   int
@@ -18,28 +39,48 @@ type dotTile struct {
 	start   *int32
 	scale   *float32 // nil: sums are not quantised
 	c       *uint8
-	stride  int // bytes
-	filters int // to write, 1 to 8
-	mask    uint32
+	stride  int    // bytes
+	filters int    // to write, 1 to 8
+	mask    uint32 // of columns; of dotTileY: how many, 1 to 8
 	saturation
 }
 
 // dots is dotsGo. Of each step it reads 32 columns, or 16 where no more are wanted.
 func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int, c []uint8, stride int) {
-	if !haveDots {
+	if !haveDots && !haveWords {
 		dotsGo(d, a, b, offsets, channel, filters, cols, c, stride)
 		return
 	}
 	t := dotTile{steps: len(offsets), a: &a[0], b: &b[0], offsets: &offsets[0], start: &d.start[channel], scale: &d.scale[channel],
 		c: &c[0], stride: stride, filters: filters, mask: uint32(1<<cols - 1), saturation: d.saturation}
-	_, _, _ = a[len(offsets)*4*dotFilters-1], d.start[channel+dotFilters-1], d.scale[channel+dotFilters-1]
+	_, _, _ = a[len(offsets)*4*dotFilters*dotBytes()-1], d.start[channel+dotFilters-1], d.scale[channel+dotFilters-1]
 	_ = b[d.furthest+4*((cols+15)&^15)-1]
 	last := (filters-1)*stride + cols
 	if d.whole {
 		t.scale, last = nil, last+3*cols
 	}
 	_ = c[last-1]
-	dotTileZ(&t)
+	if haveDots {
+		dotTileZ(&t)
+		return
+	}
+	size, words, most := 1, dotBytes() == 2, dotFilters
+	if d.whole {
+		size = 4
+	}
+	if words {
+		most = dotFilters / 2
+	}
+	for p := 0; p < cols; p += 8 {
+		t.b, t.mask = &b[4*p], uint32(min(cols-p, 8))
+		for f := 0; f < filters; f += most {
+			t.a, t.start, t.filters, t.c = &a[f*8], &d.start[channel+f], min(filters-f, most), &c[f*stride+p*size]
+			if !d.whole {
+				t.scale = &d.scale[channel+f]
+			}
+			dotTileY(&t, words)
+		}
+	}
 }
 
 // interleave sets the first elements of dst, four bytes each, as interleaveGo does, and returns how many.
@@ -53,24 +94,46 @@ func interleave(dst []uint8, rows *[4][]uint8, flip uint8) int {
 	return n
 }
 
+// inVectors returns how many of n elements the processor's vectors take: with AVX-512 all of them, else whole vectors of the given width.
+func inVectors(n, width int) int {
+	if haveDots {
+		return n
+	} else if haveWords {
+		return n / width * width
+	}
+	return 0
+}
+
 // quantizeRow is quantizeGo.
 func quantizeRow(dst []uint8, src []float32, scale float32, s saturation) {
-	if !haveDots || len(src) == 0 {
+	done := inVectors(len(src), 8)
+	if done == 0 {
 		quantizeGo(dst, src, scale, s)
 		return
 	}
 	_ = dst[len(src)-1]
-	quantizeZ(len(src), &dst[0], &src[0], scale, s.lo, s.hi, s.zero)
+	if haveDots {
+		quantizeZ(done, &dst[0], &src[0], scale, s.lo, s.hi, s.zero)
+		return
+	}
+	quantizeY(done, &dst[0], &src[0], scale, s.lo, s.hi, s.zero)
+	quantizeGo(dst[done:], src[done:], scale, s)
 }
 
 // dequantizeRow is dequantizeGo.
 func dequantizeRow(dst []float32, src []uint8, q quantum) {
-	if !haveDots || len(src) == 0 {
+	done := inVectors(len(src), 8)
+	if done == 0 {
 		dequantizeGo(dst, src, q)
 		return
 	}
 	_ = dst[len(src)-1]
-	dequantizeZ(len(src), &dst[0], &src[0], q.scale, q.zero, uint32(q.flip)*0x01010101)
+	if haveDots {
+		dequantizeZ(done, &dst[0], &src[0], q.scale, q.zero, uint32(q.flip)*0x01010101)
+		return
+	}
+	dequantizeY(done, &dst[0], &src[0], q.scale, q.zero, uint32(q.flip)*0x01010101)
+	dequantizeGo(dst[done:], src[done:], q)
 }
 
 // depthTile holds the arguments of depthTileZ.
@@ -86,18 +149,34 @@ type depthTile struct {
 	start        int32
 	scale        float32
 	saturation
+	dilation int
 }
 
 // depthPlane is depthPlaneGo.
 func depthPlane(d *depthTaps, dst, src []uint8, weights []int8, start int32, scale float32, s saturation) {
-	if !haveDots || d.index == nil {
+	words := !haveDots && haveWords
+	if words && d.stride > 2 { // hardly any network has it
+		short := make([]int8, len(weights)/2)
+		for i := range short {
+			short[i] = weights[2*i]
+		}
+		weights = short
+	}
+	if words && d.stride > 2 || !words && (!haveDots || d.index == nil) {
 		depthPlaneGo(d, dst, src, weights, start, scale, s)
 		return
 	}
-	_, _, _ = dst[d.lines*d.width-1], src[d.last+(d.width-1)&^15*d.stride+63], weights[4*len(d.offsets)-1]
-	depthTileZ(&depthTile{lines: d.lines, width: d.width, dst: &dst[0], src: &src[0], down: d.down, across: 16 * d.stride,
-		groups: len(d.offsets), offsets: &d.offsets[0], weights: &weights[0], index: &d.index[0], flip: uint32(d.flip) * 0x01010101,
-		start: start, scale: scale, saturation: s})
+	_, _ = dst[d.lines*d.width-1], weights[4*len(d.offsets)*depthBytes()-1]
+	t := depthTile{lines: d.lines, width: d.width, dst: &dst[0], src: &src[0], down: d.down, across: 16 * d.stride,
+		groups: len(d.offsets), offsets: &d.offsets[0], weights: &weights[0], flip: uint32(d.flip) * 0x01010101,
+		start: start, scale: scale, saturation: s, dilation: d.dilation}
+	if words {
+		_ = src[d.last+((d.width-1)&^15+16)*d.stride+3*d.dilation-1]
+		depthTileY(&t)
+		return
+	}
+	_, t.index = src[d.last+(d.width-1)&^15*d.stride+63], &d.index[0]
+	depthTileZ(&t)
 }
 
 // pairTile holds the arguments of pairedZ.
@@ -114,17 +193,23 @@ type pairTile struct {
 
 // paired is pairedGo.
 func paired(dst, a, b []uint8, p *pairing) {
-	if !haveDots || len(dst) == 0 || p.a.flip != p.b.flip {
+	done := inVectors(len(dst), 8)
+	if done == 0 || p.a.flip != p.b.flip {
 		pairedGo(dst, a, b, p)
 		return
 	}
 	_, _ = a[len(dst)-1], b[len(dst)-1]
-	t := pairTile{n: len(dst), dst: &dst[0], a: &a[0], b: &b[0], flip: uint32(p.a.flip) * 0x01010101, zeroA: p.a.zero, zeroB: p.b.zero,
+	t := pairTile{n: done, dst: &dst[0], a: &a[0], b: &b[0], flip: uint32(p.a.flip) * 0x01010101, zeroA: p.a.zero, zeroB: p.b.zero,
 		scaleA: p.a.scale, scaleB: p.b.scale, scale: p.scale, saturation: p.saturation}
 	if p.product {
 		t.product = 1
 	}
-	pairedZ(&t)
+	if haveDots {
+		pairedZ(&t)
+		return
+	}
+	pairedY(&t)
+	pairedGo(dst[done:], a[done:], b[done:], p)
 }
 
 //go:noescape
@@ -147,12 +232,18 @@ func dequantizeZ(n int, dst *float32, src *uint8, scale float32, zero int32, fli
 
 // lookUp sets dst to the table's entries for src.
 func lookUp(dst, src []uint8, table *[256]uint8) {
-	if !haveDots || len(src) == 0 {
+	done := inVectors(len(src), 64)
+	if done == 0 {
 		lookUpGo(dst, src, table)
 		return
 	}
 	_ = dst[len(src)-1]
-	tableZ(len(src), &dst[0], &src[0], &table[0])
+	if haveDots {
+		tableZ(done, &dst[0], &src[0], &table[0])
+		return
+	}
+	tableY(done, &dst[0], &src[0], &table[0])
+	lookUpGo(dst[done:], src[done:], table)
 }
 
 // tapMaximaBytes is tapMaximaBytesGo for a dst whose length is a multiple of tapRun.
@@ -183,3 +274,21 @@ func maximaY(taps, n int, dst, src *uint8, offsets *int, flip uint32)
 
 //go:noescape
 func splitBytesX(n int, even, odd, src *uint8)
+
+//go:noescape
+func dotTileY(t *dotTile, words bool)
+
+//go:noescape
+func depthTileY(t *depthTile)
+
+//go:noescape
+func pairedY(t *pairTile)
+
+//go:noescape
+func quantizeY(n int, dst *uint8, src *float32, scale, lo, hi float32, zero int32)
+
+//go:noescape
+func dequantizeY(n int, dst *float32, src *uint8, scale float32, zero int32, flip uint32)
+
+//go:noescape
+func tableY(n int, dst, src, table *uint8)

@@ -2,7 +2,11 @@
 
 package kernel
 
-const haveDots = false
+const haveDots, haveWords = false, false
+
+func dotBytes() int { return 1 }
+
+func depthBytes() int { return 1 }
 
 func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int, c []uint8, stride int) {
 	dotsGo(d, a, b, offsets, channel, filters, cols, c, stride)

@@ -13,7 +13,7 @@ import (
 
 // FastIntegers reports whether the processor multiplies bytes in vectors; without that a product of bytes takes 40 times as long as one
 // of float32.
-func FastIntegers() bool { return haveDots }
+func FastIntegers() bool { return haveDots || haveWords }
 
 // EnableIntegers has kernels of quantised operators work on bytes; see package integers.
 func EnableIntegers() {
@@ -105,8 +105,8 @@ func transposedOf[T any](b []T, rows, cols int) []T {
 
 // byteFilters are weights less their zero point.
 type byteFilters struct {
-	panels []int8  // by group: [panels of filters, quads of channels and taps, dotFilters, 4]
-	depth  []int8  // of one channel a group: [channels, lines of the window, columns / 4, 4]
+	panels []int8  // by group: [panels of filters, quads of channels and taps, dotFilters, 4] of dotBytes
+	depth  []int8  // of one channel a group: [channels, lines of the window, columns / 4, 4] of depthBytes
 	sums   []int32 // of the weights of a filter, by group in whole panels
 }
 
@@ -179,6 +179,7 @@ func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 		for line := range w.Shape[0] * taps / wide {
 			copy(f.depth[line*fours*4:], d[line*wide:(line+1)*wide])
 		}
+		f.depth = weightsOf(depthBytes(), f.depth)
 		return f
 	}
 	steps := (channels + 3) / 4 * taps
@@ -192,6 +193,7 @@ func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 			}
 		}
 	}
+	f.panels = weightsOf(dotBytes(), f.panels)
 	return f
 }
 
@@ -347,7 +349,7 @@ func (r *integerRun) tiles() {
 			for item := lo; item < hi; item++ {
 				g, t, panel := item/panels/chunks, item/panels%chunks, item%panels
 				rows, p0, p1 := min(dotFilters, r.filters-panel*dotFilters), t*chunk, min(r.across, (t+1)*chunk)
-				a := r.f.panels[(g*r.high+panel*dotFilters)*len(r.offsets)*4:]
+				a := r.f.panels[(g*r.high+panel*dotFilters)*len(r.offsets)*4*dotBytes():]
 				b := from[g*quads*r.plane*4:]
 				first := ((n*r.group+g)*r.filters + panel*dotFilters) * r.pos
 				if r.last {
@@ -419,7 +421,7 @@ func (r *integerRun) depthwise(win window) bool {
 			d.index = append(d.index, uint8(i/4*d.stride+i%4*d.dilation))
 		}
 	}
-	channels, per := r.xs[1], 4*len(d.offsets)
+	channels, per := r.xs[1], 4*len(d.offsets)*depthBytes()
 	// A vector reads 64 bytes from its first output's on.
 	length := max(p.len(), d.last+(d.width+15)*d.stride+3*d.dilation+64)
 	r.Parallel(r.xs[0]*channels, work(r.pos, len(d.offsets)), func(lo, hi int) {

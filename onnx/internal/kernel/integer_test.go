@@ -54,14 +54,9 @@ func evaluated(t *testing.T, threads int, n *onnx.Node, known map[int]bool, in .
 }
 
 // TestIntegerConvByDefinition: sums of bytes are those of the definition, exactly, and so are their quanta, whatever the number of
-// filters, channels and columns, for signed and unsigned bytes, with the processor's products of bytes or without.
-func TestIntegerConvByDefinition(t *testing.T) { testIntegerConv(t, 150) }
-
-func TestIntegerConvInGo(t *testing.T) {
-	if !withoutDots(t) {
-		t.Skip("the test above ran so")
-	}
-	testIntegerConv(t, 60)
+// filters, channels and columns, for signed and unsigned bytes, with each set of the processor's kernels.
+func TestIntegerConvByDefinition(t *testing.T) {
+	byteKernels(t, func(t *testing.T) { testIntegerConv(t, 150) })
 }
 
 func testIntegerConv(t *testing.T, cases int) {
@@ -144,7 +139,9 @@ func byDefinition(x, w, zx, zw *onnx.Tensor, shape []int, group int, stride, dil
 }
 
 // TestIntegerMatMulByDefinition: products of matrices of bytes are exact.
-func TestIntegerMatMulByDefinition(t *testing.T) {
+func TestIntegerMatMulByDefinition(t *testing.T) { byteKernels(t, testIntegerMatMul) }
+
+func testIntegerMatMul(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 1))
 	for i := range 60 {
 		m, k, n := 1+r.IntN(70), 1+r.IntN(20), 1+r.IntN(20)
@@ -171,7 +168,9 @@ func TestIntegerMatMulByDefinition(t *testing.T) {
 }
 
 // TestByteLoops: loops over bytes give what those in Go give, at every length.
-func TestByteLoops(t *testing.T) {
+func TestByteLoops(t *testing.T) { byteKernels(t, testByteLoops) }
+
+func testByteLoops(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	bytes := func(n int) []uint8 {
 		b := make([]uint8, n)

@@ -18,10 +18,19 @@ func inGo(t *testing.T) bool {
 	return was
 }
 
-// withoutDots turns products of bytes in vectors off for the test; false where the processor has none.
-func withoutDots(t *testing.T) bool {
-	was := haveDots
-	haveDots = false
-	t.Cleanup(func() { haveDots = was })
-	return was
+// byteKernels runs f with each set of kernels of bytes that the processor has, and without any.
+func byteKernels(t *testing.T, f func(t *testing.T)) {
+	dots, short, words := haveDots, haveShortDots, haveWords
+	t.Cleanup(func() { haveDots, haveShortDots, haveWords = dots, short, words })
+	if dots {
+		t.Run("bytes", f)
+	}
+	if haveDots = false; short {
+		t.Run("bytes of short vectors", f)
+	}
+	if haveShortDots = false; words {
+		t.Run("words", f)
+	}
+	haveWords = false
+	t.Run("go", f)
 }
