@@ -199,7 +199,8 @@ type pooled struct {
 	dof     float64
 	rows    *mat.Dense // calibration points
 	labels  []int
-	of      []int // client of each calibration point
+	of      []int     // client of each calibration point
+	shares  []float64 // of that client's images that count
 	prior   *corpus
 	effects *mat.SymDense
 }
@@ -255,7 +256,7 @@ func pool(clients []Client) (*pooled, error) {
 				}
 				calibration = append(calibration, at)
 			}
-			p.labels, p.of = append(p.labels, y), append(p.of, m)
+			p.labels, p.of, p.shares = append(p.labels, y), append(p.of, m), append(p.shares, share)
 		}
 	}
 	p.scatter = mat.NewSymDense(p.k, raw)
@@ -293,7 +294,8 @@ func (p *pooled) seen(clients []Client) *mat.Dense {
 
 func (p *pooled) total() float64 { return floats.Sum(p.n) }
 
-// addCalibration adds the calibration points to the moments of their clients, one at a time (Welford's update).
+// addCalibration adds the calibration points to the moments of their clients, one at a time (Welford's update). Each counts by the share of
+// its client's images.
 func (p *pooled) addCalibration() {
 	at := map[[2]int]int{}
 	for i, e := range p.cells {
@@ -306,15 +308,15 @@ func (p *pooled) addCalibration() {
 			to, at[key] = len(p.cells), len(p.cells)
 			p.cells = append(p.cells, cell{p.of[i], y, 0, make([]float64, p.k)})
 		}
-		e := &p.cells[to]
+		e, share := &p.cells[to], p.shares[i]
 		d := make([]float64, p.k)
 		floats.SubTo(d, p.rows.RawRowView(i), e.mean)
 		if e.n > 0 {
-			p.scatter.SymRankOne(p.scatter, e.n/(e.n+1), mat.NewVecDense(p.k, d))
-			p.dof++
+			p.scatter.SymRankOne(p.scatter, share*e.n/(e.n+share), mat.NewVecDense(p.k, d))
+			p.dof += share
 		}
-		e.n++
-		floats.AddScaled(e.mean, 1/e.n, d)
+		e.n += share
+		floats.AddScaled(e.mean, share/e.n, d)
 	}
 	p.sum()
 }

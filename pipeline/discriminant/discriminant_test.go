@@ -120,7 +120,7 @@ func TestCalibrated(t *testing.T) {
 }
 
 // TestCalibrationPointsCount: they take no part in the head that they judge, and take part in the one that is returned; counts,
-// means and scatter are then those of all images.
+// means and scatter are then those of all images, times the share of the client's images that count.
 func TestCalibrationPointsCount(t *testing.T) {
 	w := newWorld(2, 0)
 	x, y := w.draw(5, 50)
@@ -128,14 +128,6 @@ func TestCalibrationPointsCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := pool([]Client{{Means: means, Within: within}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.total() != 40 {
-		t.Fatalf("%v images behind the means of 50, want 40", p.total())
-	}
-	p.addCalibration()
 	mean, n := mat.NewDense(c, k, nil), make([]float64, c)
 	for i, l := range y {
 		n[l]++
@@ -154,8 +146,21 @@ func TestCalibrationPointsCount(t *testing.T) {
 		}
 		scatter.SymRankOne(scatter, 1, mat.NewVecDense(k, d))
 	}
-	if p.dof != 50-c || !floats.EqualApprox(p.n, n, 0) || !mat.EqualApprox(p.mean, mean, 1e-6) || !mat.EqualApprox(p.scatter, scatter, 1e-6) {
-		t.Errorf("moments with calibration points added are not those of all images")
+	for _, share := range []float64{1, 0.25} {
+		p, err := pool([]Client{{Means: means, Within: within, Share: share}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.total() != 40*share {
+			t.Fatalf("%v images behind the means of 50 of share %v, want %v", p.total(), share, 40*share)
+		}
+		p.addCalibration()
+		counts, all := make([]float64, c), mat.NewSymDense(k, nil)
+		floats.AddScaled(counts, share, n)
+		all.ScaleSym(share, scatter)
+		if p.dof != share*(50-c) || !floats.Equal(p.n, counts) || !mat.EqualApprox(p.mean, mean, 1e-6) || !mat.EqualApprox(p.scatter, all, 1e-6) {
+			t.Errorf("share %v: moments with calibration points added are not those of all images", share)
+		}
 	}
 }
 
