@@ -262,6 +262,7 @@ type integerRun struct {
 	high              int     // filters in whole panels
 	in, pos           int     // elements of a plane of x, and of the output
 	phases            *phases // nil where a plane is read as it lies
+	gathered          bool    // columns of every tap lie side by side: lines are so short that others would be mostly padding
 	plane             int     // elements of an interleaved plane
 	across, wide      int     // outputs from first to last, and from line to line
 	offsets           []int
@@ -277,6 +278,14 @@ func (r *integerRun) arrange(win window) (err error) {
 		p := r.phases
 		r.wide, taps, r.plane = p.wide, p.offsets, p.len()
 		r.across = (p.out[0]-1)*p.wide + p.out[1]
+		vectors := func(columns int) int { return (columns + 15) / 16 }
+		if r.gathered = 5*vectors(r.across) > 6*vectors(r.pos); r.gathered {
+			r.across, r.wide, r.plane = r.pos, r.pos, 0
+			taps = slices.Clone(taps)
+			for t := range taps {
+				taps[t], r.plane = r.plane, r.plane+16*vectors(r.pos)
+			}
+		}
 	}
 	quads := (r.channels + 3) / 4
 	if _, err := onnx.Elements([]int{quads, r.group, r.plane, 4}); err != nil {
@@ -307,10 +316,15 @@ func (r *integerRun) interleaved(to []uint8, n int) {
 		return
 	}
 	r.Parallel(r.group*quads, work(4*r.plane), func(lo, hi int) {
-		var split []uint8
-		if r.phases != nil {
-			split = Scratch[uint8](r.Call, 4, r.plane)
+		var split, four []uint8
+		length := r.plane
+		if p := r.phases; p != nil {
+			length = p.len()
+			split = Scratch[uint8](r.Call, 4, length)
 			fillRange(split, r.pad)
+			if r.gathered {
+				four = Scratch[uint8](r.Call, 4, length)
+			}
 		}
 		for item := lo; item < hi; item++ {
 			var rows [4][]uint8
@@ -319,15 +333,31 @@ func (r *integerRun) interleaved(to []uint8, n int) {
 				c := item/quads*r.channels + min(item%quads*4+i, r.channels-1)
 				rows[i] = r.x[(n*r.group*r.channels+c)*r.in:][:r.in]
 				if r.phases != nil {
-					part := split[i*r.plane:][:r.plane]
+					part := split[i*length:][:length]
 					splitInto(r.phases, part, rows[i], 0, r.phases.high)
 					rows[i] = part
 				}
 			}
 			dst := to[item*r.plane*4:][:r.plane*4]
-			interleaveGo(dst, &rows, r.flip, interleave(dst, &rows, r.flip))
+			if !r.gathered {
+				interleaveGo(dst, &rows, r.flip, interleave(dst, &rows, r.flip))
+				continue
+			}
+			interleaveGo(four, &rows, r.flip, interleave(four, &rows, r.flip))
+			r.gather(dst, four)
 		}
 	})
+}
+
+// gather copies the columns of every tap of interleaved planes to where the tap's offset has them.
+func (r *integerRun) gather(to, from []uint8) {
+	p := r.phases
+	for t, off := range p.offsets {
+		dst := to[r.offsets[t]:]
+		for y := range p.out[0] {
+			copy(dst[4*y*p.out[1]:][:4*p.out[1]], from[4*(off+y*p.wide):])
+		}
+	}
 }
 
 // chunkBytes bounds the interleaved bytes that panels of weights go over in turn, so that they stay in the cache.
