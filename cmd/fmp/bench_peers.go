@@ -35,8 +35,8 @@ func newBenchPeersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peers",
 		Short: "Measure fits, predictions, networks and training beside other programs",
-		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine, features, steps of
-training, Table I) and the same with other programs, in turns on one thread, and print the processor time that it takes,
+		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine in float32 and in bytes, features,
+steps of training, Table I) and the same with other programs, in turns on one thread, and print the processor time that it takes,
 medians, least and most, and how many times as long the others take. A product of matrices says how fast the machine is. The
 last rows are of sizes that could be a wall, with nobody beside them. All of it takes ten minutes.
 

@@ -1,8 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 
 	"fmp/assets"
 	"fmp/models"
@@ -62,30 +66,75 @@ func nets() []net {
 	}
 }
 
-// engines returns the contenders for a net: the pure engine and the other available one.
-func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
-	return func(ctx context.Context, b *Bench) (out []Contender, err error) {
+// contenders are the model on the pure engine and on the other available one.
+func (n net) contenders(b *Bench, m *onnx.Model) (out []Contender, err error) {
+	ours, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range []engine.Engine{ours, b.Engine} {
+		s, err := e.Load(m)
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", e.Name(), err)
+		}
+		c := Timed(e.Name(), func() error {
+			_, err := engine.Eval(s, n.feeds)
+			return err
+		})
+		c.Close = s.Close
+		out = append(out, c)
+	}
+	out[0].Name = "fmp, pure engine"
+	return out, nil
+}
+
+// quantised returns the contenders for a net in bytes, as quantise.py makes it, and for the net as it is.
+func quantised(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
+	return func(ctx context.Context, b *Bench) ([]Contender, error) {
 		m, err := n.model()
 		if err != nil {
 			return nil, err
 		}
-		ours, err := pure.New(engine.Options{Threads: 1})
+		float, err := n.contenders(b, m)
+		for i := range float {
+			float[i].Name += ", float32"
+		}
+		if err != nil {
+			return float, err
+		}
+		folder, err := os.MkdirTemp("", "fmp-bench-*")
+		if err != nil {
+			return float, err
+		}
+		defer os.RemoveAll(folder)
+		from, to := filepath.Join(folder, "model.onnx"), filepath.Join(folder, "quantised.onnx")
+		if err := serde.Save(from, m); err != nil {
+			return float, err
+		}
+		script := filepath.Join(string(b.Peers), "quantise.py")
+		if said, err := exec.CommandContext(ctx, b.Peers.python(), script, from, to).CombinedOutput(); err != nil {
+			return append(float, Contender{Name: "onnxruntime's quantisation (" + cmp.Or(lastLine(string(said)), err.Error()) + ")"}), ctx.Err()
+		}
+		q, err := serde.Load(to)
+		if err != nil {
+			return float, err
+		}
+		out, err := n.contenders(b, q)
+		return append(out, float...), err
+	}
+}
+
+// engines returns the contenders for a net.
+func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
+	return func(ctx context.Context, b *Bench) ([]Contender, error) {
+		m, err := n.model()
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range []engine.Engine{ours, b.Engine} {
-			s, err := e.Load(m)
-			if err != nil {
-				return out, fmt.Errorf("%s: %w", e.Name(), err)
-			}
-			c := Timed(e.Name(), func() error {
-				_, err := engine.Eval(s, n.feeds)
-				return err
-			})
-			c.Close = s.Close
-			out = append(out, c)
+		out, err := n.contenders(b, m)
+		if err != nil {
+			return out, err
 		}
-		out[0].Name = "fmp, pure engine"
 		files, fixed := map[string]*onnx.Tensor{}, onnx.Clone(m)
 		for i, v := range fixed.Graph.Inputs { // tract wants sizes
 			t := n.feeds[v.Name]

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -64,6 +65,11 @@ func Works() []Work {
 	)
 	for _, n := range nets() {
 		works = append(works, Work{n.name, engines(n)})
+	}
+	for _, n := range nets() {
+		if strings.Contains(n.name, "one image") && !strings.Contains(n.name, "ViT") {
+			works = append(works, Work{n.name + ", in bytes", quantised(n)})
+		}
 	}
 	works = append(works,
 		Work{fmt.Sprintf("features of %d images, extractor of CIFAR-10, %d at once", images, atOnce), features},
