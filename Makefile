@@ -76,7 +76,7 @@ demo: setup build ## the table of all methods from raw images, with the defaults
 
 test: setup vet testdata ## everything that must hold
 	$(GO) test ./...
-	cd bench/protocols && GOWORK=off $(GO) vet . && GOWORK=off $(GO) test -count=1 .
+	@set -ex; for d in bench/protocols bench/manifests; do (cd $$d; GOWORK=off $(GO) vet .; GOWORK=off $(GO) test -count=1 .); done
 
 test-short: ## the tests that take seconds
 	$(GO) test -short ./...

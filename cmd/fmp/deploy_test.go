@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -123,7 +122,7 @@ type probe struct {
 // podSets are those of the manifests, by name.
 func podSets(t *testing.T) map[string]podSet {
 	t.Helper()
-	files, err := filepath.Glob("../../examples/deploy/kubernetes/*.yaml")
+	files, err := filepath.Glob("../../examples/deploy/kubernetes*/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +160,8 @@ func podSets(t *testing.T) map[string]podSet {
 // asks a path that the server has, liveness none that fails on a full disk; every container states what it needs.
 func TestKubernetes(t *testing.T) {
 	all := podSets(t)
-	if len(all) != 3 {
-		t.Fatalf("%d sets of pods; want the NATS servers, the server and the workers", len(all))
+	if len(all) != 4 {
+		t.Fatalf("%d sets of pods; want the NATS servers, the server, the workers and those that merge", len(all))
 	}
 	api, err := os.ReadFile("../../pipeline/federate/service/openapi.yaml")
 	if err != nil {
@@ -256,23 +255,6 @@ func TestKubernetesFeatures(t *testing.T) {
 	a, b := shards.Template.Spec.Template.Spec.Containers[0].Env, merge.Template.Spec.Template.Spec.Containers[0].Env
 	if !slices.Contains(a, b[0]) {
 		t.Errorf("the shards are in %v, the merging in %v", a, b)
-	}
-}
-
-// TestKustomize: kubectl renders the base, with the image and the configuration that the pods name.
-func TestKustomize(t *testing.T) {
-	kubectl, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Skip("kubectl is not there")
-	}
-	out, err := exec.Command(kubectl, "kustomize", "../../examples/deploy/kubernetes").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for text, want := range map[string]int{"image: registry.example/fmp-round:1\n": 2, "namespace: fmp\n": 7, "name: nats-": 2} {
-		if got := bytes.Count(out, []byte(text)); got != want {
-			t.Errorf("%q %d times, want %d", text, got, want)
-		}
 	}
 }
 
