@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -66,13 +67,17 @@ type servedLoad struct {
 	PoolCPU      float64 `json:"pool_cpu_seconds,omitempty"`
 	MemoryPooled float64 `json:"memory_pooled_mib,omitempty"`
 	MemoryPeak   float64 `json:"memory_peak_mib,omitempty"`
+	// Of fmp worker --merge: how many there are, the processor time of all, and the largest memory of one.
+	Workers      int     `json:"workers,omitempty"`
+	WorkersCPU   float64 `json:"workers_cpu_seconds,omitempty"`
+	MemoryWorker float64 `json:"memory_worker_mib,omitempty"`
 	Restart      float64 `json:"restart_seconds"` // after kill -9, until /readyz is answered with 200
 }
 
 const benchRound = 1
 
 func newBenchServeCommand() *cobra.Command {
-	var clients, parallel int
+	var clients, parallel, workers int
 	var sync, pool, two, merged, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -85,10 +90,12 @@ and the server share this machine.
 With --merged there is no server: simulated uploads are made and merged in a tree of parts (fmp merge), judged by a sample, and the last
 part is pooled.
 
+With --workers the uploads are added up by that many fmp worker --merge beside the server, which has --merge, and pooled.
+
 With --two-servers the round is a private one with a leader and a helper (docs/privacy.md), both on this machine: each client sends a
 share of the sums of ten images to either, and has its receipts once the two have checked its proof.`,
 		Example: "  fmp bench serve\n  fmp bench serve --clients 100000 --pool --json\n  fmp bench serve --clients 10000000 --merged\n" +
-			"  fmp bench serve --clients 1000 --two-servers --pool",
+			"  fmp bench serve --clients 100000 --workers 2\n  fmp bench serve --clients 1000 --two-servers --pool",
 		Args: noArgs,
 	}
 	f := cmd.Flags()
@@ -97,11 +104,12 @@ share of the sums of ten images to either, and has its receipts once the two hav
 	f.BoolVar(&sync, "sync", false, "with fmp serve --sync")
 	f.BoolVar(&pool, "pool", false, "wait for the classifier of all of them as well")
 	f.BoolVar(&two, "two-servers", false, "a private round with two servers")
+	f.IntVar(&workers, "workers", 0, "leave the adding up to that many fmp worker --merge, 1 to 64, and wait for the classifier; 0: to none")
 	f.BoolVar(&merged, "merged", false, "merge the uploads in a tree of parts on this machine, without a server, and pool them")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if merged && (two || pool || sync) {
-			return usageErrorf("bench serve: --merged runs no server: leave --two-servers, --pool and --sync out")
+		if merged && (two || pool || sync || workers != 0) {
+			return usageErrorf("bench serve: --merged runs no server: leave --two-servers, --pool, --workers and --sync out")
 		}
 		if merged {
 			return benchMerged(cmd, clients, asJSON)
@@ -109,12 +117,16 @@ share of the sums of ten images to either, and has its receipts once the two hav
 		if clients < 1 || clients > 200_000 || parallel < 1 || parallel > 1024 {
 			return usageErrorf("bench serve: --clients %d and --parallel %d; allowed are 1 to 200000 and 1 to 1024", clients, parallel)
 		}
+		if workers < 0 || workers > 64 || two && workers > 0 {
+			return usageErrorf("bench serve: --workers %d; allowed are 0 to 64, and 0 with --two-servers", workers)
+		}
+		pool = pool || workers > 0
 		dir, err := os.MkdirTemp("", "fmp-bench-serve")
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		res := servedLoad{Clients: clients, Parallel: parallel, Sync: sync}
+		res := servedLoad{Clients: clients, Parallel: parallel, Sync: sync, Workers: workers}
 		if err := res.measure(cmd.Context(), dir, two, pool); err != nil {
 			return err
 		}
@@ -133,6 +145,10 @@ share of the sums of ten images to either, and has its receipts once the two hav
 		if err == nil && pool {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n",
 				res.PoolSeconds, res.PoolCPU, res.MemoryPeak, res.MemoryPooled)
+		}
+		if err == nil && workers > 0 {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "workers:  %d, %.1f s of processors, at most %.0f MiB each\n", workers, res.WorkersCPU,
+				res.MemoryWorker)
 		}
 		return err
 	}
@@ -171,11 +187,23 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 		helper = address
 		args = append(args, "--helper", helper)
 	}
+	var queue []string
+	if res.Workers > 0 {
+		if queue, err = loadQueue(dir); err != nil {
+			return err
+		}
+		args = append(append(args, "--merge", "--nats-listen"), queue...)
+	}
 	url, kill, err := startServer(ctx, dir, args)
 	if err != nil {
 		return err
 	}
 	defer func() { kill() }()
+	killWorkers, err := res.startWorkers(ctx, dir, queue)
+	if err != nil {
+		return err
+	}
+	defer killWorkers()
 	urls := [...]string{loadLeader: url, loadHelper: helper}
 	res.MemoryBefore = serverMemory(dir, "VmRSS")
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: res.Parallel, MaxConnsPerHost: res.Parallel}}
@@ -192,6 +220,11 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 		res.PoolSeconds, res.PoolCPU = time.Since(start).Seconds()-res.Seconds, serverCPU(dir)-worked
 		res.MemoryPooled, res.MemoryPeak = serverMemory(dir, "VmRSS"), serverMemory(dir, "VmHWM")
 	}
+	for i := range res.Workers {
+		at := workerFolder(dir, i)
+		res.WorkersCPU, res.MemoryWorker = res.WorkersCPU+serverCPU(at), max(res.MemoryWorker, serverMemory(at, "VmHWM"))
+	}
+	killWorkers()
 	kill()
 	start = time.Now()
 	if url, kill, err = startServer(ctx, dir, args); err != nil {
@@ -453,41 +486,82 @@ func (l *loadRequest) once(ctx context.Context, client *http.Client, url string)
 
 // startServer runs fmp serve with its state and log in a folder, and returns its address once it is ready, and a function that kills it.
 func startServer(ctx context.Context, dir string, args []string) (url string, kill func(), err error) {
-	self, err := os.Executable()
+	out, kill, err := launch(ctx, dir, append([]string{"serve", "--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "state")}, args...))
 	if err != nil {
 		return "", nil, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", nil, err
-	}
-	cmd := exec.CommandContext(ctx, self, append([]string{"serve", "--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "state")},
-		args...)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", nil, err
-	}
-	log, err := os.Create(filepath.Join(dir, "server.log"))
-	if err != nil {
-		return "", nil, err
-	}
-	defer log.Close()
-	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	kill = func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
 	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if _, at, ok := strings.Cut(lines.Text(), " on "); ok {
-			return at, kill, os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644)
+			return at, kill, nil
 		}
 	}
 	kill()
-	text, _ := os.ReadFile(log.Name())
+	text, _ := os.ReadFile(filepath.Join(dir, "server.log"))
 	return "", nil, errors.Join(fmt.Errorf("bench serve: the server did not start: %s", text), ctx.Err())
+}
+
+// launch starts this program with its log and its process's id in a folder.
+func launch(ctx context.Context, dir string, args []string) (out io.Reader, kill func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	if out, err = cmd.StdoutPipe(); err != nil {
+		return nil, nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "server.log"))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	var once sync.Once
+	kill = func() {
+		once.Do(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+	return out, kill, os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644)
+}
+
+// loadQueue returns where workers come in: an address of loopback that is free, and the flag of the file with their token.
+func loadQueue(dir string) ([]string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("bench serve: %w", err)
+	}
+	token := filepath.Join(dir, "nats.token")
+	return []string{l.Addr().String(), "--nats-token-file", token}, errors.Join(l.Close(), identity.SaveSecret(token, []byte(rand.Text())))
+}
+
+func workerFolder(dir string, i int) string { return filepath.Join(dir, fmt.Sprint("worker-", i)) }
+
+// startWorkers starts the workers that merge, and returns a function that kills them.
+func (res *servedLoad) startWorkers(ctx context.Context, dir string, queue []string) (kill func(), err error) {
+	var kills []func()
+	kill = func() {
+		for _, k := range kills {
+			k()
+		}
+	}
+	for i := range res.Workers {
+		_, k, err := launch(ctx, workerFolder(dir, i), append([]string{"worker", "--merge", "--nats"}, queue...))
+		if err != nil {
+			kill()
+			return nil, err
+		}
+		kills = append(kills, k)
+	}
+	return kill, nil
 }
 
 // aboutServer returns a file of /proc on the server's process; nil where it does not.

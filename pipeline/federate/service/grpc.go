@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net/http"
 	"strconv"
@@ -57,7 +56,7 @@ const (
 var grpcMethods = map[string]struct {
 	readers bool
 	most    int
-	answer  func(p *predictor, ctx context.Context, message []byte) ([]byte, error)
+	answer  func(p *predictor, ctx context.Context, held *lease, message []byte) ([]byte, error)
 }{
 	"ServerLive":     {false, maxGRPCQuestion, (*predictor).grpcLive},
 	"ServerReady":    {false, maxGRPCQuestion, (*predictor).grpcReady},
@@ -91,7 +90,7 @@ func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Grpc-Accept-Encoding", "identity")
-	message, err := p.grpcCall(r)
+	message, err := p.grpcCall(w, r)
 	if err != nil {
 		code := p.grpcCode(r, err)
 		text := err.Error()
@@ -112,7 +111,7 @@ func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 }
 
 // grpcCall reads the message of a call and returns that of the answer.
-func (p *predictor) grpcCall(r *http.Request) ([]byte, error) {
+func (p *predictor) grpcCall(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	name := r.PathValue("method")
 	m, ok := grpcMethods[name]
 	if !ok {
@@ -131,11 +130,21 @@ func (p *predictor) grpcCall(r *http.Request) ([]byte, error) {
 		defer cancel()
 		ctx = within
 	}
-	message, err := grpcMessage(r.Body, r.Header.Get("Grpc-Encoding"), m.most)
+	held := lease{in: p.intake}
+	defer held.release()
+	body, err := held.read(w, r.WithContext(ctx), grpcHead+m.most+1, ofBinary) // a byte more tells of a second message
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		err = grpcErrorf(grpcExhausted, "the message is too long; allowed are %d bytes", m.most)
+	}
 	if err != nil {
 		return nil, err
 	}
-	out, err := m.answer(p, ctx, message)
+	message, err := grpcMessage(body, r.Header.Get("Grpc-Encoding"), m.most)
+	if err != nil {
+		return nil, err
+	}
+	out, err := m.answer(p, ctx, &held, message)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -146,9 +155,14 @@ func (p *predictor) grpcCall(r *http.Request) ([]byte, error) {
 func (p *predictor) grpcCode(r *http.Request, err error) int {
 	var own *grpcError
 	var input *errInput
+	var beyond *errBeyond
 	switch {
 	case errors.As(err, &own):
 		return own.code
+	case errors.As(err, &beyond), errors.Is(err, errBusy):
+		return grpcExhausted
+	case errors.Is(err, errSlow):
+		return grpcDeadline
 	case errors.As(err, &input):
 		return grpcInvalid
 	case errors.Is(err, errNotYet):
@@ -162,12 +176,15 @@ func (p *predictor) grpcCode(r *http.Request, err error) int {
 	return grpcInternal
 }
 
-// grpcMessage reads the one message of a unary call: a byte that tells whether it is compressed, four of its length, and as many.
-func grpcMessage(body io.Reader, encoding string, most int) ([]byte, error) {
-	var head [5]byte
-	if _, err := io.ReadFull(body, head[:]); err != nil {
-		return nil, grpcErrorf(grpcInvalid, "a call without a message: %v", err)
+// grpcHead is the size of the prefix of a message: a byte that tells whether it is compressed, and four of its length.
+const grpcHead = 5
+
+// grpcMessage returns the one message in the body of a unary call.
+func grpcMessage(body []byte, encoding string, most int) ([]byte, error) {
+	if len(body) < grpcHead {
+		return nil, grpcErrorf(grpcInvalid, "a call without a message: its body has %d bytes", len(body))
 	}
+	head, message := body[:grpcHead], body[grpcHead:]
 	n := binary.BigEndian.Uint32(head[1:])
 	switch {
 	case head[0] == 1 && encoding != "" && encoding != "identity":
@@ -176,16 +193,9 @@ func grpcMessage(body io.Reader, encoding string, most int) ([]byte, error) {
 		return nil, grpcErrorf(grpcInvalid, "the message is marked as compressed, without a grpc-encoding")
 	case int64(n) > int64(most):
 		return nil, grpcErrorf(grpcExhausted, "a message of %d bytes; allowed are %d", n, most)
-	}
-	// The buffer grows with the bytes that come, not with the length that the sender states.
-	message, err := io.ReadAll(io.LimitReader(body, int64(n)))
-	if err == nil && len(message) < int(n) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, grpcErrorf(grpcInvalid, "%d of the message's %d bytes came: %v", len(message), n, err)
-	}
-	if k, _ := body.Read(head[:1]); k != 0 {
+	case len(message) < int(n):
+		return nil, grpcErrorf(grpcInvalid, "%d of the message's %d bytes came", len(message), n)
+	case len(message) > int(n):
 		return nil, grpcErrorf(grpcUnimplemented, "more than one message; the methods are unary")
 	}
 	return message, nil
@@ -217,13 +227,15 @@ func percentEncoded(text string) string {
 	return b.String()
 }
 
-func (p *predictor) grpcLive(context.Context, []byte) ([]byte, error) { return boolMessage(true), nil }
+func (p *predictor) grpcLive(context.Context, *lease, []byte) ([]byte, error) {
+	return boolMessage(true), nil
+}
 
-func (p *predictor) grpcReady(context.Context, []byte) ([]byte, error) {
+func (p *predictor) grpcReady(context.Context, *lease, []byte) ([]byte, error) {
 	return boolMessage(p.version() != nil), nil
 }
 
-func (p *predictor) grpcModelReady(_ context.Context, message []byte) ([]byte, error) {
+func (p *predictor) grpcModelReady(_ context.Context, _ *lease, message []byte) ([]byte, error) {
 	name, version, err := parseModel(message)
 	if err != nil {
 		return nil, err
@@ -232,11 +244,11 @@ func (p *predictor) grpcModelReady(_ context.Context, message []byte) ([]byte, e
 	return boolMessage(v != nil && isModel(v.version, name, version) == nil), nil
 }
 
-func (p *predictor) grpcServer(context.Context, []byte) ([]byte, error) {
+func (p *predictor) grpcServer(context.Context, *lease, []byte) ([]byte, error) {
 	return serverMessage(), nil
 }
 
-func (p *predictor) grpcModel(_ context.Context, message []byte) ([]byte, error) {
+func (p *predictor) grpcModel(_ context.Context, _ *lease, message []byte) ([]byte, error) {
 	name, version, err := parseModel(message)
 	if err != nil {
 		return nil, err
@@ -251,7 +263,7 @@ func (p *predictor) grpcModel(_ context.Context, message []byte) ([]byte, error)
 	return modelMessage(v.version.Number, inputs, outputs), nil
 }
 
-func (p *predictor) grpcInfer(ctx context.Context, message []byte) ([]byte, error) {
+func (p *predictor) grpcInfer(ctx context.Context, held *lease, message []byte) ([]byte, error) {
 	call, err := parseCall(message)
 	if err != nil {
 		return nil, err
@@ -262,7 +274,7 @@ func (p *predictor) grpcInfer(ctx context.Context, message []byte) ([]byte, erro
 		}
 	}
 	var answer *inferAnswer
-	err = p.run(ctx, call.rows(), call.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
+	err = p.run(ctx, held, call.rows(), call.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
 		if err = isModel(v, call.model, call.version); err == nil { // a newer one may have come since
 			answer, err = call.answer(v, c, ps)
 		}

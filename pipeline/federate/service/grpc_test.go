@@ -199,7 +199,7 @@ func FuzzGRPC(f *testing.F) {
 			t.Fatalf("grpc-timeout %q is %v", text, d)
 		}
 		alloctest.AtMost(t, 16*len(body), func() {
-			message, err := grpcMessage(bytes.NewReader(body), text, 1<<20)
+			message, err := grpcMessage(body, text, 1<<20)
 			if err != nil {
 				return
 			}

@@ -3,7 +3,6 @@ package service
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"fmp/pipeline/classify"
@@ -116,22 +115,25 @@ func (p *predictor) inferStatistics(w http.ResponseWriter, _ *http.Request) {
 
 // infer classifies one tensor of images, or of feature rows.
 func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPredictBytes))
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		inferError(w, http.StatusRequestEntityTooLarge, "a request of more than %d bytes", large.Limit)
-		return
+	held := lease{in: p.intake}
+	defer held.release()
+	times := ofJSON
+	if r.Header.Get(headerLength) != "" {
+		times = ofBinary
 	}
+	body, err := held.read(w, r, maxPredictBytes, times)
 	var req *inferRequest
 	if err == nil {
-		req, err = parseInfer(body, r.Header)
+		if req, err = parseInfer(body, r.Header); err != nil {
+			err = inputf("%w", err)
+		}
 	}
 	if err != nil {
-		inferError(w, http.StatusBadRequest, "%v", err)
+		p.inferFailed(w, r, err)
 		return
 	}
 	var answer *inferAnswer
-	err = p.run(r.Context(), req.rows(), req.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
+	err = p.run(r.Context(), &held, req.rows(), req.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
 		answer, err = req.answer(v, c, ps)
 		return err
 	})
@@ -145,7 +147,18 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 // inferFailed answers with the error of a request that could be read.
 func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err error) {
 	var input *errInput
+	var large *http.MaxBytesError
+	var beyond *errBeyond
 	switch {
+	case errors.As(err, &large):
+		inferError(w, http.StatusRequestEntityTooLarge, "a request of more than %d bytes", large.Limit)
+	case errors.As(err, &beyond):
+		inferError(w, http.StatusRequestEntityTooLarge, "%v", err)
+	case errors.Is(err, errBusy):
+		w.Header().Set("Retry-After", "2")
+		inferError(w, http.StatusServiceUnavailable, "%v", err)
+	case errors.Is(err, errSlow):
+		inferError(w, http.StatusRequestTimeout, "fewer than %d bytes a second came", predictRate)
 	case errors.Is(err, errNotYet):
 		inferError(w, http.StatusNotFound, "no classifier yet")
 	case errors.As(err, &input):

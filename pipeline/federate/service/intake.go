@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -26,19 +27,28 @@ const (
 )
 
 var (
-	errBusy = errors.New("the uploads that are being read take all the memory for them")
-	errSlow = errors.New("the upload came too slowly")
+	errBusy = errors.New("the requests that are under way take all the memory for them")
+	errSlow = errors.New("the body came too slowly")
 )
 
-// intake bounds the memory and the time that uploads take while they are read.
-type intake struct {
-	memory *semaphore.Weighted
-	bounds *round.Bounds // the size of one upload, and the least bytes a second
-	grace  time.Duration // before the rate counts
+// errBeyond means that a request would take more memory than all requests together may.
+type errBeyond struct{ bytes, all int64 }
+
+func (e *errBeyond) Error() string {
+	return fmt.Sprintf("the request takes %d bytes of memory; all that are under way may take %d: ask for fewer at a time", e.bytes, e.all)
 }
 
-func newIntake(b *round.Bounds) *intake {
-	return &intake{semaphore.NewWeighted(maxInFlight * int64(b.Bytes+1)), b, grace}
+// intake bounds the memory and the time that requests take, uploads or predictions.
+type intake struct {
+	memory *semaphore.Weighted
+	all    int64         // bytes of memory
+	bounds *round.Bounds // the size of one body, and the least bytes a second
+	grace  time.Duration // before the rate counts
+	wait   time.Duration // for memory
+}
+
+func newIntake(b *round.Bounds, all int64) *intake {
+	return &intake{semaphore.NewWeighted(all), all, b, grace, slotTime}
 }
 
 // limit returns the time by which more must have come of an upload that began at start and of which n bytes are here.
@@ -46,52 +56,97 @@ func (in *intake) limit(start time.Time, n int) time.Time {
 	return start.Add(in.grace + time.Duration(n)*time.Second/time.Duration(in.bounds.Rate))
 }
 
-// read reads the body of a request. done gives the memory back and is never nil. Errors are errBusy, errSlow, *http.MaxBytesError, or
-// those of the connection.
-func (in *intake) read(w http.ResponseWriter, r *http.Request) (data []byte, done func(), err error) {
-	body := http.MaxBytesReader(w, r.Body, int64(in.bounds.Bytes))
-	control := http.NewResponseController(w)
-	start := time.Now()
-	var held int64
-	done = func() { in.memory.Release(held) }
+// lease is the memory that one request holds.
+type lease struct {
+	in   *intake
+	held int64
+}
+
+// release gives the memory back.
+func (l *lease) release() {
+	l.in.memory.Release(l.held)
+	l.held = 0
+}
+
+// paced is the body of a request, which keeps to a rate. Errors are errBusy, errSlow, *errBeyond, *http.MaxBytesError, the context's, or
+// inputs' (*errInput).
+type paced struct {
+	held  *lease
+	times int // bytes of memory for each byte that comes; 0: the caller takes them
+	w     http.ResponseWriter
+	r     *http.Request
+	body  io.Reader
+	start time.Time
+	n     int
+}
+
+// body returns the body of a request, of at most the given size, and holds a multiple of its bytes as they come.
+func (l *lease) body(w http.ResponseWriter, r *http.Request, most, times int) *paced {
+	return &paced{l, times, w, r, http.MaxBytesReader(w, r.Body, int64(most)), time.Now(), 0}
+}
+
+func (b *paced) Read(to []byte) (n int, err error) {
+	control := http.NewResponseController(b.w)
+	_ = control.SetReadDeadline(b.held.in.limit(b.start, b.n)) // it fails where there is no connection, as in tests
+	n, err = b.body.Read(to)
+	b.n += n
+	var large *http.MaxBytesError
+	switch {
+	case errors.Is(err, io.EOF):
+		// The deadline ends with the body: one that passes later would cancel the request while it is answered.
+		_ = control.SetReadDeadline(time.Time{})
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		b.w.Header().Set("Connection", "close") // the deadline stays: what is left of the body is not waited for
+		return n, errSlow
+	case err != nil && !errors.As(err, &large):
+		return n, inputf("the body ended early: %w", err)
+	}
+	if b.times > 0 {
+		if err := b.held.take(b.r.Context(), int64(b.times)*int64(n)); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
+// read reads the body of a request whole, and holds a multiple of its size.
+func (l *lease) read(w http.ResponseWriter, r *http.Request, most, times int) (data []byte, err error) {
+	body := l.body(w, r, most, 0)
 	for {
 		if len(data) == cap(data) {
-			next := min(max(2*cap(data), firstPart), in.bounds.Bytes+1)
-			if err := in.reserve(r.Context(), int64(next-cap(data))); err != nil {
-				return nil, done, err
+			next := min(max(2*cap(data), firstPart), most+1)
+			if err := l.take(r.Context(), int64(times)*int64(next-cap(data))); err != nil {
+				return nil, err
 			}
-			held += int64(next - cap(data))
 			data = append(make([]byte, 0, next), data...)
 		}
-		_ = control.SetReadDeadline(in.limit(start, len(data))) // it fails where there is no connection, as in tests
 		n, err := body.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
-		switch {
-		case errors.Is(err, io.EOF):
-			// The deadline ends with the body: one that passes later would cancel the request while it is answered.
-			_ = control.SetReadDeadline(time.Time{})
-			return data, done, nil
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			w.Header().Set("Connection", "close") // the deadline stays: what is left of the body is not waited for
-			return nil, done, errSlow
-		case err != nil:
-			return nil, done, err
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 }
 
-// reserve waits for memory.
-func (in *intake) reserve(ctx context.Context, bytes int64) error {
-	if in.memory.TryAcquire(bytes) {
-		return nil
+// take waits for memory. Errors are errBusy, *errBeyond, or the context's.
+func (l *lease) take(ctx context.Context, bytes int64) error {
+	in := l.in
+	if l.held+bytes > in.all {
+		return &errBeyond{l.held + bytes, in.all}
 	}
-	within, cancel := context.WithTimeout(ctx, slotTime)
-	defer cancel()
-	if in.memory.Acquire(within, bytes) != nil {
-		if err := ctx.Err(); err != nil {
-			return err
+	if !in.memory.TryAcquire(bytes) {
+		within, cancel := context.WithTimeout(ctx, in.wait)
+		defer cancel()
+		if in.memory.Acquire(within, bytes) != nil {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return errBusy
 		}
-		return errBusy
 	}
+	l.held += bytes
 	return nil
 }

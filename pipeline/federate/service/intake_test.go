@@ -3,6 +3,7 @@ package service
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -125,7 +126,7 @@ func TestSteadyClient(t *testing.T) {
 
 // TestLimit: every byte that has come gives time for more, at the round's rate.
 func TestLimit(t *testing.T) {
-	in := newIntake(&round.Bounds{Bytes: 1 << 20, Rate: 1000})
+	in := newIntake(&round.Bounds{Bytes: 1 << 20, Rate: 1000}, 1)
 	var at time.Time
 	for n, want := range map[int]time.Duration{0: grace, 10: grace + 10*time.Millisecond, 1 << 20: grace + 1048576*time.Millisecond} {
 		if got := in.limit(at, n).Sub(at); got != want {
@@ -136,16 +137,23 @@ func TestLimit(t *testing.T) {
 
 // TestMemory: what uploads may hold together is bounded by what has come of them, and what is given back may be held again.
 func TestMemory(t *testing.T) {
-	in := newIntake(&round.Bounds{Bytes: 1 << 10, Rate: 1000})
-	all := int64(maxInFlight * (1<<10 + 1))
-	if !in.memory.TryAcquire(all) || in.memory.TryAcquire(1) {
-		t.Fatalf("the bound is not %d bytes", all)
+	const all = 1 << 20
+	in := newIntake(&round.Bounds{Bytes: 1 << 10, Rate: 1000}, all)
+	in.wait = time.Millisecond
+	first, second := lease{in: in}, lease{in: in}
+	if err := first.take(t.Context(), all); err != nil || in.memory.TryAcquire(1) {
+		t.Fatalf("the bound is not %d bytes: %v", all, err)
 	}
-	if err := in.reserve(t.Context(), 1); err != errBusy {
+	if err := second.take(t.Context(), 1); err != errBusy {
 		t.Errorf("with nothing left: %v", err)
 	}
-	in.memory.Release(all)
-	if err := in.reserve(t.Context(), 1); err != nil {
+	var beyond *errBeyond
+	if err := first.take(t.Context(), 1); !errors.As(err, &beyond) {
+		t.Errorf("more than there is: %v", err)
+	}
+	first.release()
+	first.release()
+	if err := second.take(t.Context(), all); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
+	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/wire"
@@ -30,6 +32,13 @@ const (
 	maxPredictBytes  = 32 << 20
 	maxPredictItems  = 1024
 	maxPredictPixels = 16_000_000 // per image
+	// maxPredicting bounds the memory of all requests under way, by the bounds below of the memory of each.
+	maxPredicting = 512 << 20
+	// Multiples of a body's size that it takes in bytes, or as JSON, its parse included; bytes for each pixel of an image that is decoded,
+	// for each image or row, and for each number of its answer.
+	ofBinary, ofJSON, ofPixel, ofItem, ofNumber = 6, 12, 24, 4 << 10, 80
+	// predictRate is the least bytes a second of a request's body.
+	predictRate = 1024
 )
 
 // served is the version that makes predictions: a classifier of images and one of feature rows. A classifier runs one batch at a time,
@@ -71,9 +80,15 @@ type predictor struct {
 	refuse func(w http.ResponseWriter, code, detail string, args ...any)
 	// permits reports whether a call of gRPC is a reader's.
 	permits func(r *http.Request) bool
+	intake  *intake
 
 	mu      sync.Mutex
 	serving *served
+}
+
+// newPredicting bounds the requests of one server.
+func newPredicting() *intake {
+	return newIntake(&round.Bounds{Bytes: maxPredictBytes, Rate: predictRate}, maxPredicting)
 }
 
 // routes returns the paths under which predictions are made.
@@ -139,7 +154,7 @@ func (v *served) close() {
 // memory is an image source over the images of a request. Each is written to its destination by a function.
 type memory struct {
 	names []string
-	write []func(dst []uint8) error
+	write []func(ctx context.Context, dst []uint8) error
 	at    int
 }
 
@@ -148,26 +163,32 @@ var _ imagefile.Source = (*memory)(nil)
 func (m *memory) Len() int     { return len(m.write) }
 func (m *memory) Close() error { return nil }
 
-func (m *memory) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
+func (m *memory) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) {
 	i := m.at
 	m.at++
 	item := imagefile.Item{Name: m.names[i], Label: imagefile.Unlabelled}
-	if err := m.write[i](dst); err != nil {
-		return item, &imagefile.BadImage{Err: fmt.Errorf("%s: %w", m.names[i], err)}
+	err := m.write[i](ctx, dst)
+	if err != nil && !errors.Is(err, errBusy) && ctx.Err() == nil {
+		err = &imagefile.BadImage{Err: fmt.Errorf("%s: %w", m.names[i], err)}
 	}
-	return item, nil
+	return item, err
 }
 
-// add appends a PNG or JPEG image.
-func (m *memory) add(name string, data []byte, fit imagefile.Fit) {
+// add appends a PNG or JPEG image, which takes memory while it is decoded.
+func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 	m.names = append(m.names, name)
-	m.write = append(m.write, func(dst []uint8) error {
+	m.write = append(m.write, func(ctx context.Context, dst []uint8) error {
 		h, err := imagefile.Header(bytes.NewReader(data))
 		if err != nil {
 			return err
 		}
 		if h.Width > maxPredictPixels/max(h.Height, 1) {
 			return fmt.Errorf("an image of %dx%d pixels; allowed are %d in all", h.Width, h.Height, maxPredictPixels)
+		}
+		held := lease{in: in}
+		defer held.release()
+		if err := held.take(ctx, ofPixel*int64(h.Width)*int64(h.Height)); err != nil {
+			return err
 		}
 		im, err := imagefile.Decode(data)
 		if err != nil {
@@ -212,8 +233,9 @@ func (p *predictor) acquire() (*served, error) {
 	}
 }
 
-// run classifies the input that build makes from a request, with the classifier that the request names.
-func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
+// run classifies the input that build makes from a request, with the classifier that the request names. The request takes memory for its
+// answer.
+func (p *predictor) run(ctx context.Context, held *lease, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
 	use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
 	at := &stages{start: time.Now()}
 	ctx, span := p.tracer.Start(ctx, "classify", trace.Internal)
@@ -234,6 +256,15 @@ func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.C
 	}
 	images, x, err := build(c)
 	if err != nil {
+		return err
+	}
+	n := 0
+	if rows {
+		n = x.Shape[0]
+	} else {
+		n = images.Len()
+	}
+	if err := held.take(ctx, int64(n)*(ofItem+ofNumber*int64(c.Manifest.C))); err != nil {
 		return err
 	}
 	c = c.Through(func(s engine.Session) engine.Session { return &batched{s, queue, ctx, at} })
@@ -257,28 +288,22 @@ func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.C
 // predict answers with the classes of images (PNG or JPEG, one as the body or several as multipart/form-data), or of feature rows
 // (JSON), in the format of fmp predict --json.
 func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxPredictBytes)
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
 		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json",
 			r.Header.Get("Content-Type"))
 		return
 	}
+	held := lease{in: p.intake}
+	defer held.release()
 	var build func(c *classify.Classifier) (*memory, *onnx.Tensor, error)
 	switch kind {
-	case "image/png", "image/jpeg", "application/octet-stream":
-		data, err := io.ReadAll(r.Body)
-		if err != nil {
-			p.badBody(w, err)
-			return
+	case "image/png", "image/jpeg", "application/octet-stream", "multipart/form-data":
+		data, err := held.read(w, r, maxPredictBytes, ofBinary)
+		names, files := []string{"image"}, [][]byte{data}
+		if err == nil && kind == "multipart/form-data" {
+			names, files, err = parts(bytes.NewReader(data), params["boundary"])
 		}
-		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
-			m := &memory{}
-			m.add("image", data, c.Fit)
-			return m, nil, nil
-		}
-	case "multipart/form-data":
-		names, files, err := parts(r.Body, params["boundary"])
 		if err != nil {
 			p.badBody(w, err)
 			return
@@ -286,32 +311,30 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
 			m := &memory{}
 			for i, data := range files {
-				m.add(names[i], data, c.Fit)
+				m.add(names[i], data, c.Fit, p.intake)
 			}
 			return m, nil, nil
 		}
 	case "application/json":
-		rows, err := featureRows(r.Body)
+		rows, err := featureRows(held.body(w, r, maxPredictBytes, ofJSON))
 		if err != nil {
 			p.badBody(w, err)
 			return
 		}
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
-			x := make([]float32, 0, len(rows)*c.Manifest.Dx)
 			for i, row := range rows {
 				if len(row) != c.Manifest.Dx {
 					return nil, nil, inputf("features[%d] has %d numbers; want dx, %d", i, len(row), c.Manifest.Dx)
 				}
-				x = append(x, row...)
 			}
-			return nil, onnx.NewTensor(x, len(rows), c.Manifest.Dx), nil
+			return nil, onnx.NewTensor(slices.Concat(rows...), len(rows), c.Manifest.Dx), nil
 		}
 	default:
 		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", kind)
 		return
 	}
 	var text bytes.Buffer
-	err = p.run(r.Context(), kind == "application/json", build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error {
+	err = p.run(r.Context(), &held, kind == "application/json", build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error {
 		w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
 		out, err := classify.NewPrinter(&text, c, classify.JSON, 0)
 		if err != nil {
@@ -344,7 +367,7 @@ func featureRows(body io.Reader) (rows [][]float32, err error) {
 		if len(rows) == maxPredictItems {
 			return nil, fmt.Errorf("features has more than %d rows", maxPredictItems)
 		}
-		var row []float32
+		var row numberRow
 		if err := d.Decode(&row); err != nil {
 			return nil, err
 		}
@@ -364,6 +387,14 @@ func featureRows(body io.Reader) (rows [][]float32, err error) {
 		return nil, fmt.Errorf("features has 0 rows; allowed are 1 to %d", maxPredictItems)
 	}
 	return rows, nil
+}
+
+// numberRow is a list of numbers that takes no more memory than it needs.
+type numberRow []float32
+
+func (r *numberRow) UnmarshalJSON(text []byte) error {
+	*r = make([]float32, 0, bytes.Count(text, []byte(","))+1)
+	return json.Unmarshal(text, (*[]float32)(r))
 }
 
 // parts returns the names and contents of the files in a multipart form.
@@ -402,21 +433,30 @@ func parts(body io.Reader, boundary string) (names []string, files [][]byte, err
 // badBody refuses a body that cannot be read.
 func (p *predictor) badBody(w http.ResponseWriter, err error) {
 	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	var beyond *errBeyond
+	switch {
+	case errors.As(err, &large):
 		p.refuse(w, wire.TooLarge, "a request of more than %d bytes", large.Limit)
-		return
+	case errors.As(err, &beyond):
+		p.refuse(w, wire.TooLarge, "%v", err)
+	case errors.Is(err, errBusy):
+		p.refuse(w, wire.Unavailable, "%v", err)
+	case errors.Is(err, errSlow):
+		p.refuse(w, wire.TooSlow, "fewer than %d bytes a second came", predictRate)
+	default:
+		p.refuse(w, wire.BadRequest, "%v", err)
 	}
-	p.refuse(w, wire.BadRequest, "%v", err)
 }
 
 // badPrediction refuses input that could not be classified.
 func (p *predictor) badPrediction(w http.ResponseWriter, r *http.Request, err error) {
 	var input *errInput
+	var beyond *errBeyond
 	switch {
 	case errors.Is(err, errNotYet):
 		p.refuse(w, wire.NotYet, "there is no classifier yet")
-	case errors.As(err, &input):
-		p.refuse(w, wire.BadRequest, "%v", err)
+	case errors.Is(err, errBusy), errors.As(err, &beyond), errors.As(err, &input):
+		p.badBody(w, err)
 	default:
 		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
 		p.refuse(w, wire.ServerFailed, "the classifier failed; the server's log says why")

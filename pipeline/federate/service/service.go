@@ -106,11 +106,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Server{Config: c, intake: newIntake(&c.Round.Bounds), wake: make(chan struct{}, 1), in: map[string]held{},
+	s := &Server{Config: c, intake: newIntake(&c.Round.Bounds, maxInFlight*int64(c.Round.Bounds.Bytes+1)), wake: make(chan struct{}, 1), in: map[string]held{},
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}}
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
-	s.predictions = &predictor{engine: c.Engine, log: c.Log, tracer: c.Tracer, refuse: s.refuse, permits: s.permits}
+	s.predictions = &predictor{engine: c.Engine, log: c.Log, tracer: c.Tracer, refuse: s.refuse, permits: s.permits,
+		intake: newPredicting()}
 	for r, err := range c.Store.Records(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)

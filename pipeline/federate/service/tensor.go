@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ const headerLength = "Inference-Header-Content-Length"
 // tensor is a tensor of the protocol, its data as JSON or, in Binary, as bytes that follow the JSON.
 type tensor struct {
 	Name       string          `json:"name"`
-	Shape      []int64         `json:"shape"`
+	Shape      bounded[int64]  `json:"shape"`
 	Datatype   string          `json:"datatype"`
 	Parameters *binarySize     `json:"parameters,omitempty"`
 	Data       json.RawMessage `json:"data,omitempty"`
@@ -153,7 +154,7 @@ func (q *inferRequest) build(c *classify.Classifier) (*memory, *onnx.Tensor, err
 	m := &memory{}
 	for i := range n {
 		m.names = append(m.names, fmt.Sprint(i))
-		m.write = append(m.write, func(dst []uint8) error { copy(dst, x[i*size:(i+1)*size]); return nil })
+		m.write = append(m.write, func(_ context.Context, dst []uint8) error { copy(dst, x[i*size:(i+1)*size]); return nil })
 	}
 	return m, nil, nil
 }
@@ -288,7 +289,7 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 // numbers parses exactly n numbers between two bounds, flat or in nested lists, from data that is JSON, and stops at the first beyond that.
 func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) ([]T, error) {
 	const between = "[], \t\r\n"
-	var out []T
+	out := make([]T, 0, min(n, len(data)/2+1))
 	for {
 		data = bytes.TrimLeft(data, between)
 		if len(data) == 0 {

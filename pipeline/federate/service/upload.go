@@ -39,8 +39,9 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.release(client)
-	data, done, err := s.intake.read(w, r)
-	defer done()
+	held := lease{in: s.intake}
+	defer held.release()
+	data, err := held.read(w, r, s.Round.Bounds.Bytes, 1)
 	if err != nil {
 		s.unread(w, err)
 		return
@@ -63,7 +64,7 @@ func (s *Server) unread(w http.ResponseWriter, err error) {
 	case errors.Is(err, errBusy):
 		s.refuse(w, wire.Unavailable, "%v", err)
 	default:
-		s.refuse(w, wire.BadRequest, "the upload ended early: %v", err)
+		s.refuse(w, wire.BadRequest, "%v", err)
 	}
 }
 
