@@ -551,7 +551,8 @@ func TestPredict(t *testing.T) {
 	}
 	var log bytes.Buffer
 	if code := execute(t.Context(), []string{"predict", "--model", c, dir}, io.Discard, &log); code != exitUsage ||
-		!strings.Contains(log.String(), "bad.png") || !strings.Contains(log.String(), "worse.jpg") {
+		!strings.Contains(log.String(), "bad.png") || !strings.Contains(log.String(), "worse.jpg") ||
+		!strings.Contains(log.String(), "--on-bad skip") {
 		t.Errorf("bad images: exit code %d: %s", code, log.String())
 	}
 	if got := predictions(t, run(t, "predict", "--json", "--on-bad", "skip", "--model", c, dir)); len(got) != n {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -99,11 +98,11 @@ disagreement of the classifier's heads (mutual information in nats).`,
 				fmt.Fprintf(log, "fmp-edge: under %s %v\n", args[0], others)
 			}
 			bad, err := c.Images(ctx, src, *onBad == "skip", p.Print)
+			if err == nil && *onBad == "fail" {
+				err = imagefile.Unread(bad)
+			}
 			if err != nil {
 				return refused("predict", err)
-			}
-			if len(bad) > 0 && *onBad == "fail" {
-				return refused("predict", errors.Join(bad...))
 			}
 			for _, err := range bad {
 				fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
@@ -121,7 +120,7 @@ func adapt(ctx context.Context, c *classify.Classifier, path string, pixels int,
 	defer src.Close()
 	_, bad, err := c.Adapt(ctx, src, skip)
 	if err == nil && !skip {
-		err = errors.Join(bad...)
+		err = imagefile.Unread(bad)
 	}
 	return err
 }

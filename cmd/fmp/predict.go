@@ -101,8 +101,8 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 		say("under %s %v", path, others)
 	}
 	bad, err = c.Images(cmd.Context(), src, skip, do)
-	if err == nil && len(bad) > 0 && !skip {
-		err = errors.Join(bad...)
+	if err == nil && !skip {
+		err = imagefile.Unread(bad)
 	}
 	if err != nil {
 		return nil, usageError(err)
@@ -246,7 +246,7 @@ func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags
 	defer src.Close()
 	n, bad, err := c.Adapt(cmd.Context(), src, skip)
 	if err == nil && !skip {
-		err = errors.Join(bad...)
+		err = imagefile.Unread(bad)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: adapted to %d images of %s\n", cmd.CommandPath(), n, path)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -223,8 +222,7 @@ func (f *folder) leaveOut(skip bool) error {
 		return nil
 	}
 	if !skip {
-		return fmt.Errorf("%d of %d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w", len(bad), all,
-			errors.Join(bad...))
+		return imagefile.Unread(bad)
 	}
 	f.note("%d of %d images under %s cannot be read and were left out: %s", len(bad), all, filepath.Base(f.dir), strings.Join(names, ", "))
 	return nil

@@ -54,6 +54,17 @@ type BadImage struct{ Err error }
 func (e *BadImage) Error() string { return e.Err.Error() }
 func (e *BadImage) Unwrap() error { return e.Err }
 
+// Unread returns the error for bad images that were not to be left out; nil where there are none.
+func Unread(bad []error) error {
+	switch len(bad) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%w; mend it, or leave it out with --on-bad skip", bad[0])
+	}
+	return fmt.Errorf("%d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w", len(bad), errors.Join(bad...))
+}
+
 // MisuseError is the error for a source or options that cannot be used together.
 type MisuseError struct{ text string }
 

@@ -193,7 +193,7 @@ func (c *Client) images(ctx context.Context, src imagefile.Source, step int, ski
 	case err != nil:
 		return nil, err
 	case len(bad) > 0 && !skip:
-		return nil, errors.Join(bad...)
+		return nil, imagefile.Unread(bad)
 	case n == 0:
 		return nil, fmt.Errorf("none of the images can be read: %w", errors.Join(bad...))
 	}
