@@ -153,8 +153,8 @@ func checkWithin(m *uploadpb.Upload) error {
 	if k > MaxMoments {
 		return refuse("dx", k, "1 to %d with moments", MaxMoments)
 	}
-	if m.Dof > m.N {
-		return refuse("dof", m.Dof, "n at most, %d", m.N)
+	if m.Dof+uint64(m.Size) > m.N {
+		return refuse("dof", m.Dof, "%d at most, n less the class means", max(m.N, uint64(m.Size))-uint64(m.Size))
 	}
 	if len(m.CalibrationClasses) > moments.MaxCalibration {
 		return refuse("calibration_classes", fmt.Sprintf("%d of them", len(m.CalibrationClasses)), "%d at most", moments.MaxCalibration)
@@ -197,7 +197,8 @@ func checkWithin(m *uploadpb.Upload) error {
 }
 
 // decodeWithin sets Within from checked headers, and checks the numbers. Rows have length 1 at most, so that means have, and the trace of
-// the scatter is at most n: no client counts for more than its images.
+// the scatter is at most n: no client counts for more than its images. Each class has one mean, of an image or more: the spread of clients'
+// class means is measured by how many there are.
 func (u *Upload) decodeWithin(m *uploadpb.Upload) (err error) {
 	w := &moments.Within{K: int(m.Dx), Dof: int(m.Dof)}
 	for _, y := range m.CalibrationClasses {
@@ -231,10 +232,20 @@ func (u *Upload) decodeWithin(m *uploadpb.Upload) (err error) {
 	if err := w.Check(u.Points.C); err != nil {
 		return fmt.Errorf("upload: %w", err)
 	}
-	for i := range u.Points.N {
+	classes := u.Points.Indices()
+	if classes == nil {
+		return refuse("points", "of several classes each", "class means, each of one class")
+	}
+	held := make([]bool, u.Points.C)
+	for i, y := range classes {
+		field := fmt.Sprintf("points[%d]", i)
 		if l := length(u.Points.Features(i)); l > maxLength {
-			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of length %.4g", l), "class means of length 1 at most")
+			return refuse(field, fmt.Sprintf("of length %.4g", l), "class means of length 1 at most")
 		}
+		if n := u.Points.W[i]; held[y] || n < 1 {
+			return refuse(field, fmt.Sprintf("of class %d and mass %g", y, n), "one mean a class, of an image at least")
+		}
+		held[y] = true
 	}
 	for i := range w.Labels {
 		if l := length(w.Calibration[i*w.K : (i+1)*w.K]); l > maxLength {

@@ -141,3 +141,32 @@ func TestMomentsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestMomentsMeans: an upload of moments has one mean of each class, of an image or more. Thousands of small ones would count as as many
+// clients where the spread of clients' class means is measured.
+func TestMomentsMeans(t *testing.T) {
+	for name, v := range map[string]struct {
+		spoil func(u *Upload)
+		want  string
+	}{
+		"a class twice": {func(u *Upload) {
+			copy(u.Points.Row(2)[6:], u.Points.Row(1)[6:])
+		}, "points[2] is of class 1"},
+		"two classes": {func(u *Upload) {
+			copy(u.Points.Row(2)[6:], []float32{0.5, 0, 0.5})
+		}, "several classes"},
+		"less than an image": {func(u *Upload) {
+			u.Points.W[0], u.Points.W[1] = u.Points.W[0]+u.Points.W[1]-0.5, 0.5
+		}, "points[1] is of class 1 and mass 0.5"},
+		"nothing": {func(u *Upload) {
+			u.Points.W[0], u.Points.W[1] = u.Points.W[0]+u.Points.W[1], 0
+		}, "mass 0"},
+		"too many degrees of freedom": {func(u *Upload) { u.Within.Dof++ }, "dof"},
+	} {
+		u := withMoments(t, 40, Single)
+		v.spoil(u)
+		if _, err := u.Encode(); err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%s: %v; want %q", name, err, v.want)
+		}
+	}
+}
