@@ -136,8 +136,9 @@ func (s *shrinkage) clients() error {
 				b[j] += w * (v - s.mean[l.class][j])
 			}
 		}
-		if s.form == none {
-			s.shift[m] = make([]float64, s.k)
+		if s.form == none || len(of) == 0 { // clients that are left out say nothing of T
+			s.shift[m] = b
+			clear(b)
 			continue
 		}
 		s.posterior(b, precision)
@@ -148,9 +149,7 @@ func (s *shrinkage) clients() error {
 			spread[m] += v
 		}
 		v := 1 / (precision + 1/s.rest)
-		if len(of) > 0 || s.form == lowRank {
-			rest += v
-		}
+		rest += v
 		spread[m] += float64(s.k-len(s.along)) * v
 	}
 	switch s.form {

@@ -1,6 +1,7 @@
 package effect
 
 import (
+	"math"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -55,4 +56,43 @@ func normal(draw func() float64, k int, by float64) []float64 {
 		out[j] = by * draw()
 	}
 	return out
+}
+
+// TestShrinkLeftOut: clients that are left out, or that share too few classes, change nothing, however many they are.
+func TestShrinkLeftOut(t *testing.T) {
+	r := rng.New(1, "left out")
+	const k = 5
+	var cells [][]cell
+	for range clients {
+		shift := normal(r.NormFloat64, k, 0.5)
+		var own []cell
+		for y := range classes {
+			x := normal(r.NormFloat64, k, 0.3)
+			floats.Add(x, shift)
+			x[y%k] += 2
+			own = append(own, cell{y, 10, 1, x})
+		}
+		cells = append(cells, own)
+	}
+	for _, f := range []form{lowRank, isotropic, none} {
+		alone, err := fitted(cells, classes, k, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		beside, err := fitted(append(make([][]cell, clients), cells...), classes, k, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := alone.rest, beside.rest; math.Abs(a-b) > 1e-9*a {
+			t.Errorf("form %d: effects have variance %g, and %g beside clients that are left out", f, a, b)
+		}
+		for m, b := range alone.shift {
+			if !floats.EqualApprox(b, beside.shift[clients+m], 1e-9) {
+				t.Errorf("form %d: effect of client %d is %.3f, and %.3f beside clients that are left out", f, m, b, beside.shift[clients+m])
+			}
+		}
+		if a, b := alone.bound(), beside.bound(); math.Abs(a-b) > 1e-9*math.Abs(a) {
+			t.Errorf("form %d: bound %g, and %g beside clients that are left out", f, a, b)
+		}
+	}
 }
