@@ -237,9 +237,14 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	r, err := pool.New(uploads, o.graph, o.manifest, options)
+	if unfit := (*pool.UnfitError)(nil); o.skip && errors.As(err, &unfit) && len(unfit.Left) > 0 {
+		res.Skipped = append(res.Skipped, leftOut(cmd, unfit.Errors)...)
+		r, err = pool.New(unfit.Left, o.graph, o.manifest, options)
+	}
 	if err != nil {
 		return usageError(err)
 	}
+	res.count(r.Uploads)
 	if err := r.Join(rest); err != nil {
 		return usageError(err)
 	}
@@ -302,11 +307,15 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uplo
 	for _, twins := range pool.Twins(uploads) {
 		warnPool(cmd, twins)
 	}
-	for _, u := range uploads {
-		res.Clients = append(res.Clients, u.Client)
-		res.Points, res.N = res.Points+u.Points.N, res.N+u.N
-	}
 	return uploads, rest, nil
+}
+
+// count adds the uploads of a round to its account.
+func (p *pooled) count(uploads []pool.Upload) {
+	for _, u := range uploads {
+		p.Clients = append(p.Clients, u.Client)
+		p.Points, p.N = p.Points+u.Points.N, p.N+u.N
+	}
 }
 
 // leftOut warns of each upload that was left out, and lists why.

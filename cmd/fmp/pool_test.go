@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -150,5 +151,47 @@ func TestPool(t *testing.T) {
 		if _, err := os.Stat(out); err == nil {
 			t.Errorf("%v: wrote a posterior", c.args)
 		}
+	}
+}
+
+// TestPoolUnfit: an upload with class means that no images give ends a pool with its name, or is left out where that is asked for.
+func TestPoolUnfit(t *testing.T) {
+	f := shippedManifest(t, "digits", models.KindClient)
+	dir := t.TempDir()
+	var args []string
+	for i := range 3 {
+		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i, ".upload")), fmt.Sprint("client ", i), f.Digest, 0))
+	}
+	data, err := os.ReadFile(args[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := federate.Decode(data, federate.Expect{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range u.Points.N {
+		for j := range u.Points.Features(i) {
+			u.Points.Features(i)[j] *= 1e6
+		}
+	}
+	if data, err = u.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(args[1], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "c.onnx")
+	args = append([]string{"pool", "--rows", "--json", "--engine.name", "pure", "-o", out}, args...)
+	if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, "1.upload") || !strings.Contains(errs, "far out") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("it wrote a file")
+	}
+	code, text, errs := runFMP(t, append(args, "--on-bad", "skip")...)
+	var p pooled
+	if err := json.Unmarshal([]byte(text), &p); err != nil || code != exitOK || len(p.Clients) != 2 || len(p.Skipped) != 1 || p.N != 4*f.C {
+		t.Errorf("exit code %d, %s: %+v", code, errs, p)
 	}
 }

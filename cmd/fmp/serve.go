@@ -40,7 +40,6 @@ import (
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
-	"fmp/pipeline/sample"
 	"fmp/pipeline/settings"
 )
 
@@ -452,9 +451,9 @@ type pooling struct {
 	client  models.Manifest
 	options pool.Options
 	eng     engine.Engine
-	reach   *sample.Reach // nil where the predictor bounds nothing
-	queue   *work.Queue   // to workers; nil: sampling is done here
-	mergers *work.Queue   // to workers that merge uploads; nil: none do
+	example *pool.Round // of one upload without points; nil in a private round
+	queue   *work.Queue // to workers; nil: sampling is done here
+	mergers *work.Queue // to workers that merge uploads; nil: none do
 }
 
 func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling, error) {
@@ -493,20 +492,16 @@ func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling
 		_, err := pool.NewPrivate([]pool.Release{{Release: example}}, p.graph, p.client, p.options)
 		return p, err
 	}
-	example, err := pool.New([]pool.Upload{{Upload: &federate.Upload{Round: r.Round, Model: r.Client.Digest}}}, p.graph, p.client, p.options)
-	if err != nil {
-		return nil, err
-	}
-	p.reach, err = example.Reach()
+	p.example, err = pool.New([]pool.Upload{{Upload: &federate.Upload{Round: r.Round, Model: r.Client.Digest}}}, p.graph, p.client, p.options)
 	return p, err
 }
 
 // check refuses uploads that no images give.
 func (p *pooling) check(u *federate.Upload) error {
-	if p.reach == nil {
+	if p.example == nil {
 		return nil
 	}
-	if err := p.reach.Check(u.Points); err != nil {
+	if err := p.example.Check(u); err != nil {
 		return fmt.Errorf("upload: %w", err)
 	}
 	return nil

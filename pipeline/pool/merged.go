@@ -108,12 +108,10 @@ func (r *Round) Join(rest *Rest) error {
 		return fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from single uploads, and %d clients were summed", r.For,
 			rest.Summed)
 	}
-	reach, err := r.Reach()
-	if err == nil && reach != nil {
-		err = reach.Check(rest.Means)
-	}
-	if err != nil {
-		return fmt.Errorf("pool: the sum of %d clients: %w", rest.Summed, err)
+	if r.reach != nil {
+		if err := r.reach.Check(rest.Means); err != nil {
+			return fmt.Errorf("pool: the sum of %d clients: %w", rest.Summed, err)
+		}
 	}
 	r.Rest = rest
 	return nil
@@ -132,10 +130,6 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 		return nil, fmt.Errorf("pool: the part keeps %d uploads; to judge by it needs %d at least", len(uploads), leastJudges)
 	}
 	r, err := New(uploads, graph, client, o)
-	if err != nil {
-		return nil, err
-	}
-	reach, err := r.Reach()
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +152,7 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 		return nil, err
 	}
 	return func(u *federate.Upload) (float64, error) {
-		if err := reach.Check(u.Points); err != nil {
+		if err := r.Check(u); err != nil {
 			return 0, nil // no images have such means
 		}
 		return by.Share(u.Points)

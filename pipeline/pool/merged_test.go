@@ -37,8 +37,14 @@ func (w *world) many(t *testing.T, g *onnx.Model, f models.Manifest, clients, li
 			if liar > 0 && m%liar == 0 {
 				from = (c + 1) % classes
 			}
+			var square float64
 			for _, v := range real[from*(set.Dx+classes):][:set.Dx] {
-				set.Z = append(set.Z, v+0.1*float32(r.NormFloat64()/math.Sqrt(float64(n/3))))
+				v += 0.1 * float32(r.NormFloat64()/math.Sqrt(float64(n/3)))
+				set.Z, square = append(set.Z, v), square+float64(v*v)
+			}
+			mean := set.Z[len(set.Z)-set.Dx:]
+			for j := range mean { // no image lies beyond the radius
+				mean[j] *= min(1, g.Graph.Initializers[models.ConjRadius].F32()[0]/float32(math.Sqrt(square)))
 			}
 		}
 		u := federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: n, Points: set}

@@ -74,6 +74,7 @@ type Round struct {
 	open      *onnx.Model     // nil if there is none
 	openFrom  models.Manifest
 	design    conformal.Design
+	reach     *sample.Reach
 	groups    []string // names of groups of clients that the sets hold for
 	group     []int    // of each upload; nil: none is named
 }
@@ -114,6 +115,9 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 		return nil, errors.New("pool: a corpus of moments is a prior of rounds of moments, and these uploads are other: leave it out")
 	}
 	if _, err := r.client(); err != nil {
+		return nil, err
+	}
+	if err := r.bound(); err != nil {
 		return nil, err
 	}
 	if r.design, err = r.setDesign(); err != nil {
@@ -325,17 +329,6 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 	}
 	defer s.Close()
 	return s.Posterior(ctx, nil)
-}
-
-// Reach returns the bound on how far out class means may lie; nil for a predictor that takes other points.
-func (r *Round) Reach() (*sample.Reach, error) {
-	switch {
-	case !r.closedForm(), r.Moments(): // moments have a bound of their own (federate.Decode)
-		return nil, nil
-	case r.predictor == nil:
-		return sample.NewReach(r.open)
-	}
-	return sample.NewReach(r.predictor)
 }
 
 // Open reports whether a posterior of the round is of the open form, for classes that the corpus lacks, and returns the novelty of the

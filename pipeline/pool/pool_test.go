@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -265,6 +266,55 @@ func TestRefused(t *testing.T) {
 	} {
 		if _, err := New(c.ups, g, c.client, Options{Predictor: c.from}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v; want one that says %q", err, c.want)
+		}
+	}
+}
+
+// TestUnfit: uploads that no images give are told from others, and the others make a round. In open scope thousands of points about a true
+// class mean would pass for the scatter of many clients: judged honest, they brought a round of five to chance.
+func TestUnfit(t *testing.T) {
+	w := newWorld(t)
+	far := func(set *point.Set) {
+		row := set.Features(1)
+		for j := range row {
+			row[j] *= 10
+		}
+	}
+	for name, c := range map[string]struct {
+		phi   bool
+		spoil func(u *federate.Upload)
+		want  string
+	}{
+		"far out": {true, func(u *federate.Upload) { far(u.Points) }, "points[1] is 6"},
+		"far out in coordinates": {false, func(u *federate.Upload) {
+			for range 3 {
+				far(u.Points)
+			}
+		}, "as far out as the features of any image"},
+		"a class twice": {true, func(u *federate.Upload) { copy(u.Points.Row(2)[dx:], u.Points.Row(1)[dx:]) }, "points[2] is of class 1"},
+		"splinters":     {true, func(u *federate.Upload) { u.Points.W[2] = 0.25 }, "mass 0.25"},
+		"no class":      {true, func(u *federate.Upload) { copy(u.Points.Row(0)[dx:], []float32{0.5, 0.5, 0}) }, "several classes"},
+		"calibration point": {true, func(u *federate.Upload) {
+			u.Calibration = &point.Set{N: 2, Dx: dx, C: classes, Z: slices.Clone(u.Points.Z[:2*dx]), Y: []int32{0, 1}, W: make([]float32, 2)}
+			far(u.Calibration)
+		}, "calibration: points[1]"},
+	} {
+		g, f := w.client(t, c.phi)
+		us := w.uploads(t, g, f, 9, 12, 12)
+		o := Options{Predictor: w.predictor}
+		if _, err := New(us, g, f, o); err != nil {
+			t.Fatal(err)
+		}
+		c.spoil(us[1].Upload)
+		_, err := New(us, g, f, o)
+		var unfit *UnfitError
+		if !errors.As(err, &unfit) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `"client 1"`) ||
+			len(unfit.Errors) != 1 {
+			t.Errorf("%s: %v; want one that says %q", name, err, c.want)
+			continue
+		}
+		if r, err := New(unfit.Left, g, f, o); err != nil || len(r.Uploads) != 2 || r.Uploads[1].Client != "client 2" {
+			t.Errorf("%s: without it: %v", name, err)
 		}
 	}
 }

@@ -20,8 +20,8 @@ type Reach struct {
 	gram   mat.Cholesky // V'V
 }
 
-// NewReach reads a conjugate predictor, or an open one, whose uploads are class means of phi only.
-func NewReach(m *onnx.Model) (*Reach, error) {
+// NewReach reads a conjugate predictor, or an open one, whose uploads are class means of phi only, for uploads of phi or of coordinates.
+func NewReach(m *onnx.Model, coordinates bool) (*Reach, error) {
 	if f, err := models.ReadManifest(m); err != nil {
 		return nil, err
 	} else if f.Kind == models.KindOpen {
@@ -36,8 +36,11 @@ func NewReach(m *onnx.Model) (*Reach, error) {
 	if !(r.radius > 0) {
 		return nil, fmt.Errorf("conjugate predictor: the radius is %v; want a number above 0", r.radius)
 	}
-	v := values[models.ConjMap].F32()
-	gram := mat.NewSymDense(r.k, nil)
+	if !coordinates {
+		r.k = r.dx
+		return r, nil
+	}
+	v, gram := values[models.ConjMap].F32(), mat.NewSymDense(r.k, nil)
 	for i := range r.k {
 		for j := range i + 1 {
 			var sum float64
