@@ -188,10 +188,7 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 		}
 		for j, w := 0, 0; j < n; j += w {
 			if w = panelPart(j, n); w <= fewColumns {
-				for i := 0; i < m && l == 0; i++ {
-					clear(c[i*stride+j:][:w])
-				}
-				few(a[high*l:][:high*d], b[l*stride+j:], stride, d, matrix[float32]{data: c[j:], rows: m, cols: w, stride: stride}, nil)
+				few(a[high*l:][:high*d], b[l*stride+j:], stride, d, matrix[float32]{data: c[j:], rows: m, cols: w, stride: stride}, from[:0])
 				continue
 			}
 			for i := 0; i < high; i += panelRows {
@@ -204,7 +201,8 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 // noBias is the start of the sums of eight rows where there is no bias.
 var noBias [panelRows]float32
 
-// few is panel for at most fewColumns columns, where vectors hold rows of c in place of columns; its sums run as those of panel do.
+// few is panel for at most fewColumns columns, where vectors hold rows of c in place of columns; its sums run as those of panel do. Where
+// from is empty and not nil, they start from zeros.
 func few(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	if c.cols == fewColumns {
 		fewPanels(left, b, bs, d, c, from)
@@ -227,9 +225,12 @@ func column(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 			h = panelRows // the last ones one after the other
 		}
 		sums, rows := room[:h], min(h, c.rows-i)
-		if from != nil {
+		switch {
+		case len(from) > 0:
 			copy(sums, from[i:])
-		} else {
+		case from != nil:
+			clear(sums)
+		default:
 			for r := range rows {
 				sums[r] = c.data[(i+r)*c.stride]
 			}
@@ -252,7 +253,7 @@ func fewPanels(left, b []float32, bs, d int, c matrix[float32], from []float32) 
 		if rows <= panelRows {
 			second = i * d // computed twice
 		}
-		for r := range rows {
+		for r := 0; r < rows && (from == nil || len(from) > 0); r++ {
 			for j := range fewColumns {
 				if from != nil {
 					start[j][r] = from[i+r]
