@@ -437,6 +437,18 @@ func (s *Store) Object(ctx context.Context, name string, most int64) ([]byte, er
 	return data, nil
 }
 
+// Objects returns the names of all objects.
+func (s *Store) Objects(ctx context.Context) (names []string, err error) {
+	all, err := s.objects.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return nil, fmt.Errorf("store: listing objects: %w", err)
+	}
+	for _, o := range all {
+		names = append(names, o.Name)
+	}
+	return names, nil
+}
+
 // Version is one classifier of a round.
 type Version struct {
 	Number int       `json:"version"`

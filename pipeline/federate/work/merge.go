@@ -61,11 +61,8 @@ func (q *Queue) Merge(ctx context.Context, members []store.Member) (whole *merge
 			return nil, nil, err
 		}
 	}
-	if left, err = q.mergeRest(ctx, &m, of, rest); err != nil {
-		return nil, nil, err
-	}
-	if of.Against != "" {
-		err = q.store.DeleteObject(ctx, of.Against)
+	if left, err = q.mergeRest(ctx, &m, of, rest); err == nil {
+		err = q.sweep(ctx)
 	}
 	return m.Part(), left, err
 }
@@ -97,11 +94,6 @@ func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging, rest
 			return nil, errors.Join(fmt.Errorf("job %.12s: %w", j.ID, err), q.store.DeleteObject(ctx, resultName(j.ID)))
 		}
 		left = append(left, out...)
-	}
-	for _, j := range jobs {
-		if err := q.forget(ctx, j); err != nil {
-			return nil, err
-		}
 	}
 	return left, nil
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -138,12 +139,27 @@ func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.Part
 		}
 		out[i] = &r.Piece
 	}
-	for _, j := range jobs {
-		if err := q.forget(ctx, j); err != nil {
-			return nil, err
+	return out, q.sweep(ctx)
+}
+
+// aRemainder is the name of an object that jobs of a round leave: inputs, results, lists of members, and parts to judge by.
+var aRemainder = regexp.MustCompile(`^((result|input|job-members)-.*|[0-9a-f]{64})$`)
+
+// sweep deletes the objects of finished jobs, and of jobs that a server or a worker left when it was killed. The models of the round stay.
+func (q *Queue) sweep(ctx context.Context) error {
+	names, err := q.store.Objects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == q.job.Graph || name == q.job.Predictor || name == q.job.Open || !aRemainder.MatchString(name) {
+			continue
+		}
+		if err := q.store.DeleteObject(ctx, name); err != nil {
+			return err
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // ask queues a job, unless a worker finished it before this program was restarted.
