@@ -127,7 +127,7 @@ func (g *winograd) run(v *convolution[float32]) error {
 		split := Scratch[float32](v.Call, r.phases.len())
 		clear(split)
 		in, sums := Scratch[float32](v.Call, tileMatrices*g.cols*r.columns), Scratch[float32](v.Call, tileMatrices*r.packedRows*r.columns)
-		pair := Scratch[float32](v.Call, 2, (2*r.lines*r.wide+15)/16*16)
+		pair := Scratch[float32](v.Call, 2, (2*r.images*r.lines*r.wide+15)/16*16)
 		for at := from; at < to; at++ {
 			i := r.item(at%parts, at/parts%g.group, at/parts/g.group)
 			i.transform(in, split)
@@ -177,25 +177,29 @@ func (i winogradItem) multiply(m, v []float32) {
 
 // finish writes the outputs Aᵀ m A with bias and the operators that follow; pair has room for even lines and for odd ones.
 func (i winogradItem) finish(m, pair []float32) {
-	rows, height, width := i.winograd.rows, i.v.sp[0], i.v.sp[1]
-	for n := range i.n {
-		for row := range rows {
-			channel := i.group*rows + row
-			finish := i.v.then.spread(i.v.bias, channel)
+	rows, height, width, half := i.winograd.rows, i.v.sp[0], i.v.sp[1], len(pair)/2
+	for row := range rows {
+		channel := i.group*rows + row
+		finish, from, short := i.v.then.spread(i.v.bias, channel), m[row*i.columns:], i.wide < 8
+		if short { // lines of tiles that fill no vector are ended together
+			tilesOut(pair, half, from, i.packedRows*i.columns, i.n*i.each, &finish)
+		}
+		for n := range i.n {
 			dst := i.v.out[((i.image+n)*i.winograd.group*rows+channel)*i.v.pos:][:i.v.pos]
-			from, lines := m[row*i.columns+n*i.each:], 1
-			if i.wide < 8 {
-				lines = i.last - i.first // that fill a vector together
-			}
-			for line := i.first; line < i.last; line += lines {
-				tiles := from[(line-i.first)*i.wide:]
-				if lines == 1 && width%16 == 0 && 2*line+2 <= height {
-					tilesOut(dst[2*line*width:], width, tiles, i.packedRows*i.columns, i.wide, &finish)
+			for line := i.first; line < i.last; line++ {
+				at := n*i.each + (line-i.first)*i.wide
+				switch {
+				case short:
+					at *= 2
+				case width%16 == 0 && 2*line+2 <= height:
+					tilesOut(dst[2*line*width:], width, from[at:], i.packedRows*i.columns, i.wide, &finish)
 					continue
+				default:
+					tilesOut(pair, half, from[at:], i.packedRows*i.columns, i.wide, &finish)
+					at = 0
 				}
-				tilesOut(pair, len(pair)/2, tiles, i.packedRows*i.columns, lines*i.wide, &finish)
-				for y := range min(2*lines, height-2*line) {
-					copy(dst[(2*line+y)*width:][:width], pair[y%2*len(pair)/2+y/2*2*i.wide:])
+				for y := range min(2, height-2*line) {
+					copy(dst[(2*line+y)*width:][:width], pair[y*half+at:])
 				}
 			}
 			i.v.then.bend(dst[2*i.first*width : min(2*i.last, height)*width])
