@@ -32,7 +32,7 @@ func TestDomains(t *testing.T) {
 	var b strings.Builder
 	var runs []domainRun
 	for _, data := range f.Data {
-		runs = append(runs, domainRun{"corruptions", data, f.Points})
+		runs = append(runs, domainRun{Family: "corruptions", Data: data, Points: f.Points})
 	}
 	for i, run := range slices.Concat(runs, f.More.Runs) {
 		at := slices.IndexFunc(domains.Families, func(d domains.Family) bool { return d.Name == run.Family })
@@ -41,7 +41,11 @@ func TestDomains(t *testing.T) {
 		}
 		family := domains.Families[at]
 		for _, alpha := range f.Alphas {
-			text, err := os.ReadFile(fmt.Sprintf("results/domains/%s-%s-%g.json", run.Family, run.Data, alpha))
+			file, behind := run.Data, run.Data
+			if run.Extractor != "" {
+				file, behind = run.Data+"-"+run.Extractor, run.Data+" behind EfficientNet-Lite0"
+			}
+			text, err := os.ReadFile(fmt.Sprintf("results/domains/%s-%s-%g.json", run.Family, file, alpha))
 			if errors.Is(err, fs.ErrNotExist) && i >= len(runs) {
 				continue
 			}
@@ -62,8 +66,11 @@ func TestDomains(t *testing.T) {
 				clients = fmt.Sprintf("α = %g", alpha)
 			}
 			fmt.Fprintf(&b, "\n| %s, %s, %s, %d repeats | known domain: ACC | NLL | unknown kind: ACC | NLL |\n"+
-				"| --- | ---: | ---: | ---: | ---: |\n", run.Family, run.Data, clients, k.Repeats)
+				"| --- | ---: | ---: | ---: | ---: |\n", run.Family, behind, clients, k.Repeats)
 			for _, r := range k.Rows {
+				if r.Strength > 0 {
+					r.Name += fmt.Sprintf(", strength %.2f", r.Strength)
+				}
 				fmt.Fprintf(&b, "| %s | %.3f | %.3f |", r.Name, r.Known.ACC, r.Known.NLL)
 				if r.Unknown != nil {
 					fmt.Fprintf(&b, " %.3f | %.3f |\n", r.Unknown.ACC, r.Unknown.NLL)

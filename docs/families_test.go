@@ -70,6 +70,7 @@ type families struct {
 type domainRun struct {
 	Family, Data string
 	Points       int
+	Extractor    string // lite0: EfficientNet-Lite0, without a corpus
 }
 
 func readFamilies(t *testing.T) families {

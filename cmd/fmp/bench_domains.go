@@ -47,8 +47,9 @@ and on those that no client has, each left out in turn. --domains names them:
 FMP is measured in the scope that the uploads show and in closed scope (without predictors: of uploads of moments): with all clients
 taken for alike, for a client to come, and for each client of the round (fmp pool --for). Rivals are
 a softmax regression on all features, FedCGS, Fed3R, FedPFT and the clients' own fits, each also with every client's features less their
-mean, and test features less the mean of 50 unlabelled images of their domain. Rivals have the setting and temperature that are best on
-the test images.`,
+mean, and test features less the mean of 50 unlabelled images of their domain; and all but the last with clients' and test features moved
+towards the barycenter of the clients' Gaussians (SLOT-Align). Rivals have the setting, strength and temperature that are best on the test
+images.`,
 		Example: `  fmp bench domains --dataset cifar10
   fmp bench domains --dataset cifar10 --alpha 0.3 --points 40 --seeds 3 --json
   fmp bench domains --dataset mnist --domains digits --points 20`,

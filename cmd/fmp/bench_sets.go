@@ -34,7 +34,7 @@ func newBenchSetsCommand() *cobra.Command {
 		Long: `Draw rounds of ten clients that hold some images back as calibration points, 10 or 40 each, and print how often sets of the level
 hold the class: of images that are drawn as the points are, of test images with the classes' shares of the clients and with equal shares,
 and of the class that is held least. Sets are those of the clients' mixture, by class, and for equal shares (docs/sets.md), under
-both scores.
+both scores and under the adaptive one as it is published, with a random number for each image.
 
 Beside FMP are the same sets of a softmax regression on all images of all clients, with the penalty and the temperature whose sets are
 smallest on the test images.`,
@@ -93,15 +93,15 @@ func (r *measuredSets) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d clients of %d images, alpha %g, %d repeats, sets of %g\n", r.Dataset, r.Clients, r.Points, r.Alpha,
 		r.Repeats, r.Level)
-	fmt.Fprintf(&b, "%-44s %8s %8s %8s %8s %8s %8s %12s\n", "", "repeats", "alike", "held", "equal", "least", "size", "regression's")
+	fmt.Fprintf(&b, "%-52s %8s %8s %8s %8s %8s %8s %12s\n", "", "repeats", "alike", "held", "equal", "least", "size", "regression's")
 	for _, row := range r.Rows {
 		name := fmt.Sprintf("%d points each, %s, %s", row.Calibrate, row.Sets, row.Score)
 		m := row.FMP
 		if m.Repeats == 0 {
-			fmt.Fprintf(&b, "%-44s %8d\n", name, 0)
+			fmt.Fprintf(&b, "%-52s %8d\n", name, 0)
 			continue
 		}
-		fmt.Fprintf(&b, "%-44s %8d %8.3f %8.3f %8.3f %8.3f %8.2f %12.2f\n", name, m.Repeats, m.Alike, m.Held, m.Equal,
+		fmt.Fprintf(&b, "%-52s %8d %8.3f %8.3f %8.3f %8.3f %8.2f %12.2f\n", name, m.Repeats, m.Alike, m.Held, m.Equal,
 			slices.Min(m.Classes), m.Size,
 			row.Regression.Size)
 	}

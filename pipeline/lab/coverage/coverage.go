@@ -12,7 +12,6 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/conformal"
-	"fmp/pipeline/erm"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
@@ -39,6 +38,27 @@ const (
 	ByClass = "by class"
 	Equal   = "equal shares"
 )
+
+// Randomised is the adaptive score of Romano, Sesia and Candès (2020): 1 less the sum of the probabilities above the class's, and less a
+// share u of its own, with u uniform on (0, 1) for each image. Any score that is a function of an image and of numbers drawn for it alone
+// keeps the theorems of sets. It is measured and not offered: a classifier.onnx would need a u that its runtime computes of an image alike on
+// every machine, and that the server draws alike for calibration points, of which it has features alone.
+const Randomised conformal.Score = "adaptive, randomised"
+
+// Scores are those that are measured.
+var Scores = append(slices.Clone(conformal.Scores), Randomised)
+
+// scores returns the score k of every class of an image with probabilities p, and u.
+func scores(k conformal.Score, p []float32, u float32) []float32 {
+	if k != Randomised {
+		return k.Of(p)
+	}
+	out := conformal.Adaptive.Of(p)
+	for c, v := range p {
+		out[c] += (1 - u) * v
+	}
+	return out
+}
 
 // Row holds the measures of one kind of sets, from a number of calibration points of each client.
 type Row struct {
@@ -103,10 +123,21 @@ func (m *Measure) add(o outcome, shares []float64) {
 	}
 }
 
-// images are features of images, and their classes.
+// images are features of images, their classes, and a number between 0 and 1 of each.
 type images struct {
 	features []float32
 	labels   []int
+	u        []float32
+}
+
+// drawn returns images with their numbers, drawn from a stream of that name.
+func (b *bench) drawn(x images, name string, repeat int) images {
+	r := rng.New(b.Seed, "coverage", name, repeat)
+	x.u = make([]float32, len(x.labels))
+	for i := range x.u {
+		x.u[i] = float32(r.Float64())
+	}
+	return x
 }
 
 // outcome is the share held and the mean size of sets on the images of each class, and their number.
@@ -133,7 +164,7 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	b := &bench{Options: o, p: p}
 	for _, each := range o.Calibrate {
 		for _, sets := range []string{Mixture, ByClass, Equal} {
-			for _, score := range conformal.Scores {
+			for _, score := range Scores {
 				b.rows = append(b.rows, Row{Calibrate: each, Sets: sets, Score: score})
 			}
 		}
@@ -192,7 +223,8 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 	if err != nil {
 		return err
 	}
-	test := images{b.p.Data.Test, b.p.Data.TestLabels}
+	points, rest = b.drawn(points, "points", repeat), b.drawn(rest, "rest", repeat)
+	test := b.drawn(images{features: b.p.Data.Test, labels: b.p.Data.TestLabels}, "test", repeat)
 	mine, err := b.sets(ctx, r, 1, points, test)
 	if err != nil {
 		return err
@@ -201,7 +233,7 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 	if err != nil {
 		return err
 	}
-	best, err := b.regression(ctx, clients, stream, points, shares)
+	best, err := b.regression(ctx, clients, stream, points, test, shares)
 	if err != nil {
 		return err
 	}
@@ -217,7 +249,8 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 }
 
 // regression returns the sets of a softmax regression on all images of the clients, those of least size over penalties and temperatures.
-func (b *bench) regression(ctx context.Context, clients []*point.Set, stream string, points images, shares []float64) ([]outcome, error) {
+func (b *bench) regression(ctx context.Context, clients []*point.Set, stream string, points, test images, shares []float64) ([]outcome,
+	error) {
 	m, err := rival.Lookup("ANN")
 	if err != nil {
 		return nil, err
@@ -235,7 +268,7 @@ func (b *bench) regression(ctx context.Context, clients []*point.Set, stream str
 			return nil, err
 		}
 		for _, temperature := range []float64{0.25, 0.35, 0.5, 0.7, 1, 1.4, 2} {
-			got, err := b.sets(ctx, r, temperature, points, images{b.p.Data.Test, b.p.Data.TestLabels})
+			got, err := b.sets(ctx, r, temperature, points, test)
 			if err != nil {
 				return nil, err
 			}
@@ -254,17 +287,7 @@ func (b *bench) regression(ctx context.Context, clients []*point.Set, stream str
 
 // sets returns the outcomes of all kinds of sets of a result, in the order of the rows; those without held prove no sets.
 func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float64, calibration, on images) ([]outcome, error) {
-	heads := r.Ensembles[0]
-	if temperature != 1 {
-		heads = nil
-		for _, h := range r.Ensembles[0] {
-			cool := erm.Theta{D: h.D, C: h.C, W: slices.Clone(h.W)}
-			for i := range cool.W {
-				cool.W[i] /= temperature
-			}
-			heads = append(heads, cool)
-		}
-	}
+	heads := rival.Cooled(r, temperature).Ensembles[0]
 	predict := func(features []float32) ([][]float32, error) {
 		x, err := r.Rows(ctx, slices.Clone(features))
 		if err != nil {
@@ -292,6 +315,8 @@ func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float
 		if err := points.Add(p, calibration.labels[i]); err != nil {
 			return nil, err
 		}
+		own := scores(Randomised, p, calibration.u[i])[calibration.labels[i]]
+		points.True[Randomised] = append(points.True[Randomised], own)
 	}
 	if stated, err = predict(on.features); err != nil {
 		return nil, err
@@ -302,18 +327,18 @@ func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float
 		return nil, err
 	}
 	var out []outcome
-	scores := map[conformal.Score][][]float32{}
-	for _, k := range conformal.Scores {
-		for _, p := range stated {
-			scores[k] = append(scores[k], k.Of(p))
+	of := map[conformal.Score][][]float32{}
+	for _, k := range Scores {
+		for i, p := range stated {
+			of[k] = append(of[k], scores(k, p, on.u[i]))
 		}
 	}
 	for _, d := range []conformal.Design{{Clients: true}, {Clients: true, ByClass: true}, {Clients: true, Proportions: equal}} {
-		for _, k := range conformal.Scores {
+		for _, k := range Scores {
 			var o outcome
 			// Points that prove no such sets are no error.
 			if sets, err := points.Sets(d, b.Level, k, classes); err == nil {
-				o = count(stated, scores[k], on.labels, sets.Thresholds, classes)
+				o = count(stated, of[k], on.labels, sets.Thresholds, classes)
 			}
 			out = append(out, o)
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/conformal"
@@ -32,8 +33,8 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 12 {
-		t.Fatalf("%d rows; want 2 x 3 x 2", len(rows))
+	if len(rows) != 18 {
+		t.Fatalf("%d rows; want 2 x 3 x 3", len(rows))
 	}
 	size := map[[2]string]float64{}
 	for _, r := range rows {
@@ -53,6 +54,43 @@ func TestRun(t *testing.T) {
 	for _, sets := range []string{Mixture, ByClass, Equal} {
 		if a, b := size[[2]string{sets, string(conformal.Adaptive)}], size[[2]string{sets, string(conformal.Probability)}]; !(a > b) {
 			t.Errorf("%s: adaptive sets have the size %v, others %v", sets, a, b)
+		}
+		if a, b := size[[2]string{sets, string(Randomised)}], size[[2]string{sets, string(conformal.Adaptive)}]; !(a < b) {
+			t.Errorf("%s: randomised sets have the size %v, adaptive ones %v", sets, a, b)
+		}
+	}
+}
+
+// TestRandomised: the score by hand; u of 1 is the adaptive score; of exact probabilities the score of the true class is uniform, which no
+// score without u is.
+func TestRandomised(t *testing.T) {
+	p := []float32{0.2, 0.7, 0.1}
+	got, adaptive := scores(Randomised, p, 0.5), conformal.Adaptive.Of(p)
+	for c, want := range []float32{0.2, 0.65, 0.05} {
+		if math.Abs(float64(got[c]-want)) > 1e-6 || math.Abs(float64(scores(Randomised, p, 1)[c]-adaptive[c])) > 1e-6 {
+			t.Errorf("class %d: %v; want %v; with u of 1 %v, adaptive %v", c, got[c], want, scores(Randomised, p, 1)[c], adaptive[c])
+		}
+	}
+	r := rng.New(1, "randomised")
+	var below [9]int
+	const n = 20000
+	for range n {
+		y, v := 2, r.Float64()
+		if v < 0.2 {
+			y = 0
+		} else if v < 0.9 {
+			y = 1
+		}
+		s := float64(scores(Randomised, p, float32(r.Float64()))[y])
+		for k := range below {
+			if s < float64(k+1)/10 {
+				below[k]++
+			}
+		}
+	}
+	for k, hits := range below {
+		if share := float64(hits) / n; math.Abs(share-float64(k+1)/10) > 0.02 {
+			t.Errorf("the score is below %.1f in a share %v of images", float64(k+1)/10, share)
 		}
 	}
 }

@@ -1,9 +1,9 @@
 // Package domains measures clients that differ: a client's images come from one domain of a family (corruptions, rotations or sources of
 // digits), and predictions are for images of a domain of the round, or of a kind that no client has.
 //
-// FMP is compared with methods that read every image's features or statistics of them, as they are and with each client's features less
-// their mean, the simple cure; a test image is then less the mean of unlabelled images of its domain. Rivals have the setting and
-// temperature that are best on the test images themselves. Without a predictor FMP reads moments, and rivals have the same embedded
+// FMP is compared with methods that read every image's features or statistics of them: as they are, with each client's features less their
+// mean, the simple cure, and aligned to the clients' barycenter (SLOT-Align). A test image is then less the mean of unlabelled images of its
+// domain, or moved as these are. Rivals have the setting, strength and temperature that are best on the test images themselves. Without a predictor FMP reads moments, and rivals have the same embedded
 // features.
 package domains
 
@@ -54,10 +54,14 @@ func (f Family) Domains() []experiment.Domain {
 // Rivals are the methods that FMP is compared with: all raw features, three federated ones, and each client alone.
 var Rivals = []string{"ANN", "FedCGS", "Fed3R", "FedPFT", "LANN"}
 
+// Aligned are the rivals that are also measured after alignment. A client's own fit knows no other client to align to.
+var Aligned = []string{"ANN", "FedCGS", "Fed3R", "FedPFT"}
+
 // Images is the number of test images that are corrupted: half are the clients' to draw from, half are scored.
 const Images = 1500
 
-// Unlabelled is the number of images of a domain whose mean a rival's centring takes at a test, and to which FMP is adapted.
+// Unlabelled is the number of images of a domain whose mean, and covariance, a rival's centring and alignment take at a test, and to which
+// FMP is adapted.
 const Unlabelled = 50
 
 // Options are the settings of a measurement.
@@ -78,6 +82,9 @@ type Row struct {
 	// of the round alone.
 	Known   Scores  `json:"known"`
 	Unknown *Scores `json:"unknown,omitempty"`
+	// Strength is the mean strength of alignment that was best, where a rival is aligned.
+	Strength float64 `json:"strength,omitempty"`
+	chosen   int
 }
 
 // Scores are accuracy and NLL.
@@ -95,10 +102,17 @@ func (s *Scores) add(acc, nll float64) {
 
 // domain is the features of the images of one kind and severity.
 type domain struct {
-	shift  *score.Shift
-	rows   []float32 // of all images, as rivals have them
-	seen   []float32 // Unlabelled images of the part that is not scored, as FMP has them
-	centre []float32 // their mean, as rivals have them
+	shift      *score.Shift
+	rows       []float32 // of all images, as rivals have them
+	seen       []float32 // Unlabelled images of the part that is not scored, as FMP has them
+	unlabelled []float32 // the same, as rivals have them
+}
+
+// view is a round as a rival has it: clients' points, and the features of the images of each domain that are scored.
+type view struct {
+	clients  []*point.Set
+	scored   [][]float32
+	strength float64 // of alignment
 }
 
 type bench struct {
@@ -172,13 +186,10 @@ func (b *bench) embedded(ctx context.Context, features []float32) ([]float32, er
 // fold scores a round of a repeat, of clients of some domains, on those or, not known, on others.
 func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known bool) error {
 	for i := range tests {
-		tests[i].seen, tests[i].centre = nil, make([]float32, b.dx)
+		tests[i].seen, tests[i].unlabelled = nil, nil
 		for _, at := range rng.New(b.Seed, "domains", repeat).Perm(len(tests[i].shift.Labels) / 2)[:Unlabelled] {
-			row := tests[i].shift.Features[at*b.dx:][:b.dx]
-			tests[i].seen = append(tests[i].seen, row...)
-			for j, v := range tests[i].rows[at*b.dx:][:b.dx] {
-				tests[i].centre[j] += v / Unlabelled
-			}
+			tests[i].seen = append(tests[i].seen, tests[i].shift.Features[at*b.dx:][:b.dx]...)
+			tests[i].unlabelled = append(tests[i].unlabelled, tests[i].rows[at*b.dx:][:b.dx]...)
 		}
 	}
 	clients, err := b.clients(of, repeat, func(d domain) []float32 { return d.shift.Features })
@@ -195,17 +206,42 @@ func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known 
 	if clients, err = b.clients(of, repeat, func(d domain) []float32 { return d.rows }); err != nil {
 		return err
 	}
-	for _, centred := range []bool{false, true} {
-		sets, name := clients, "%s"
-		if centred {
-			name = "%s, each client centred"
-			sets = nil
-			for _, c := range clients {
-				sets = append(sets, centredSet(c))
+	return b.rivals(ctx, clients, tests, repeat, known)
+}
+
+// rivals scores the methods that FMP is compared with, as they are, centred and aligned.
+func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain, repeat int, known bool) error {
+	if len(b.Rivals) == 0 {
+		return nil
+	}
+	plain, centred := view{clients: clients}, view{}
+	var unlabelled [][]float32
+	for _, c := range clients {
+		centred.clients = append(centred.clients, centredSet(c))
+	}
+	for _, d := range tests {
+		rows := d.rows[len(d.shift.Labels)/2*b.dx:]
+		plain.scored, unlabelled = append(plain.scored, rows), append(unlabelled, d.unlabelled)
+		centred.scored = append(centred.scored, float32s(less(matrix(rows, b.dx), meanOf(matrix(d.unlabelled, b.dx)))))
+	}
+	moved, err := aligned(plain, unlabelled)
+	if err != nil {
+		return err
+	}
+	for _, k := range []struct {
+		name   string
+		views  []view
+		rivals []string
+	}{
+		{"%s", []view{plain}, b.Rivals},
+		{"%s, each client centred", []view{centred}, b.Rivals},
+		{"%s, aligned by SLOT-Align", moved, b.Rivals},
+	} {
+		for _, method := range k.rivals {
+			if k.views[0].strength > 0 && !slices.Contains(Aligned, method) {
+				continue
 			}
-		}
-		for _, method := range b.Rivals {
-			if err := b.rival(ctx, method, fmt.Sprintf(name, method), sets, tests, repeat, known, centred); err != nil {
+			if err := b.rival(ctx, method, fmt.Sprintf(k.name, method), k.views, tests, repeat, known); err != nil {
 				return err
 			}
 		}
@@ -241,21 +277,8 @@ func (b *bench) clients(of []domain, repeat int, rows func(domain) []float32) ([
 
 // centredSet returns a client's points less their mean.
 func centredSet(c *point.Set) *point.Set {
-	out := *c
-	out.Z = slices.Clone(c.Z)
-	mean := make([]float32, c.Dx)
-	for i := range c.N {
-		for j, v := range c.Row(i)[:c.Dx] {
-			mean[j] += v / float32(c.N)
-		}
-	}
-	for i := range out.N {
-		row := out.Row(i)
-		for j, v := range mean {
-			row[j] -= v
-		}
-	}
-	return &out
+	x := features(c)
+	return withFeatures(c, less(x, meanOf(x)))
 }
 
 // posterior scores FMP, in the scope that the uploads show and in closed scope: with all clients alike, for a client to come and, on known
@@ -346,7 +369,8 @@ func (b *bench) views(ctx context.Context, name string, of func(client int, alik
 // scored notes the scores of a result, and of the result adapted to each domain's unlabelled images.
 func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, tests []domain, known, adapts bool) error {
 	for _, d := range tests {
-		acc, nll, err := b.score(ctx, r, d.shift.Features, d)
+		features := d.shift.Features[len(d.shift.Labels)/2*b.dx:]
+		acc, nll, err := b.score(ctx, r, features, d)
 		if err != nil {
 			return err
 		}
@@ -360,7 +384,7 @@ func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, te
 				return err
 			}
 		}
-		if acc, nll, err = b.score(ctx, adapted, d.shift.Features, d); err != nil {
+		if acc, nll, err = b.score(ctx, adapted, features, d); err != nil {
 			return err
 		}
 		b.note(name+", adapted", known, acc, nll)
@@ -368,55 +392,37 @@ func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, te
 	return nil
 }
 
-// rival scores a method at the setting and temperature that are best on the test images.
-func (b *bench) rival(ctx context.Context, method, name string, clients []*point.Set, tests []domain, repeat int, known,
-	centred bool) error {
+// rival scores a method at the view, setting and temperature that are best on the test images.
+func (b *bench) rival(ctx context.Context, method, name string, views []view, tests []domain, repeat int, known bool) error {
 	m, err := rival.Lookup(method)
 	if err != nil {
 		return err
 	}
-	t, err := rival.NewTask(rival.Input{Clients: clients, Seed: b.Seed, Stream: fmt.Sprint("domains/", name, repeat), Threads: b.Threads})
-	if err != nil {
-		return err
-	}
-	if centred {
-		tests = slices.Clone(tests)
-		for i, d := range tests {
-			rows := slices.Clone(d.rows)
-			for i := range rows {
-				rows[i] -= d.centre[i%b.dx]
-			}
-			tests[i].rows = rows
+	best, of, strength := math.Inf(1), []float64(nil), 0.0
+	for _, v := range views {
+		t, err := rival.NewTask(rival.Input{Clients: v.clients, Seed: b.Seed, Stream: fmt.Sprint("domains/", name, repeat), Threads: b.Threads})
+		if err != nil {
+			return err
 		}
-	}
-	best, of := math.Inf(1), []float64(nil)
-	for _, l2 := range []float64{0.3, 3, 30} {
-		for _, shrinkage := range []float64{0.1, 0.5, 0.9} {
-			if (method == "ANN" || method == "LANN" || method == "Fed3R") && shrinkage != 0.5 || method == "FedCGS" && l2 != 3 {
-				continue
-			}
-			for _, temperature := range []float64{0.5, 1, 1.5, 2.5, 4, 7} {
+		for _, l2 := range []float64{0.3, 3, 30} {
+			for _, shrinkage := range []float64{0.1, 0.5, 0.9} {
+				if method == "FedCGS" && l2 != 3 || method != "FedCGS" && shrinkage != 0.5 {
+					continue
+				}
 				s := rival.DefaultSettings()
-				s.L2, s.Shrinkage, s.Temperature = l2, shrinkage, temperature
+				s.L2, s.Shrinkage = l2, shrinkage
 				r, err := m.Run(ctx, t, s)
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
-				var got []float64
-				var sum float64
-				for i, d := range tests {
-					own := *r
-					if method == "LANN" && known { // a client's own fit, for images of its domain
-						own.Ensembles = r.Ensembles[i*b.Family.Clients:][:b.Family.Clients]
-					}
-					acc, nll, err := b.score(ctx, &own, d.rows, d)
+				for _, temperature := range []float64{0.5, 1, 1.5, 2.5, 4, 7} {
+					got, sum, err := b.cooled(ctx, rival.Cooled(r, temperature), v, tests, method == "LANN" && known)
 					if err != nil {
 						return err
 					}
-					got, sum = append(got, acc, nll), sum+nll
-				}
-				if sum < best {
-					best, of = sum, got
+					if sum < best {
+						best, of, strength = sum, got, v.strength
+					}
 				}
 			}
 		}
@@ -424,14 +430,33 @@ func (b *bench) rival(ctx context.Context, method, name string, clients []*point
 	for i := 0; i < len(of); i += 2 {
 		b.note(name, known, of[i], of[i+1])
 	}
+	if row := b.rows[name]; strength > 0 {
+		row.chosen++
+		row.Strength += (strength - row.Strength) / float64(row.chosen)
+	}
 	return nil
 }
 
-// score returns accuracy and NLL, given features of a domain's images, on the second half of these, means over the result's ensembles.
+// cooled returns accuracy and NLL of each domain, and the sum of the NLLs. With own, a domain's images are for the fits of its clients.
+func (b *bench) cooled(ctx context.Context, r *posterior.Result, v view, tests []domain, own bool) (got []float64, sum float64, err error) {
+	for i, d := range tests {
+		of := *r
+		if own {
+			of.Ensembles = r.Ensembles[i*b.Family.Clients:][:b.Family.Clients]
+		}
+		acc, nll, err := b.score(ctx, &of, v.scored[i], d)
+		if err != nil {
+			return nil, 0, err
+		}
+		got, sum = append(got, acc, nll), sum+nll
+	}
+	return got, sum, nil
+}
+
+// score returns accuracy and NLL on the second half of a domain's images, given the features of these, means over the result's ensembles.
 func (b *bench) score(ctx context.Context, r *posterior.Result, features []float32, d domain) (acc, nll float64, err error) {
-	half := len(d.shift.Labels) / 2
-	labels := d.shift.Labels[half:]
-	rows, err := r.Rows(ctx, features[half*b.dx:])
+	labels := d.shift.Labels[len(d.shift.Labels)/2:]
+	rows, err := r.Rows(ctx, features)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -38,8 +38,11 @@ func TestRun(t *testing.T) {
 		of[r.Name] = r
 		t.Logf("%s: %+v %+v", r.Name, r.Known, r.Unknown)
 	}
-	if len(of) != 10 {
-		t.Fatalf("%d rows; want 8 of FMP and 2 of FedCGS", len(of))
+	if len(of) != 11 {
+		t.Fatalf("%d rows; want 8 of FMP and 3 of FedCGS", len(of))
+	}
+	if a, b := of["FedCGS, aligned by SLOT-Align"], of["FedCGS"]; !(a.Unknown.NLL < b.Unknown.NLL) || !(a.Strength > 0) || b.Strength != 0 {
+		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v aligned by %v", b.Unknown, a.Unknown, a.Strength)
 	}
 	for _, c := range []struct{ below, above string }{
 		{"FMP, for its client", "FMP, all clients alike"},

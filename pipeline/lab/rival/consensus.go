@@ -100,14 +100,8 @@ func fullConsensus(ctx context.Context, locals []posterior.Ensemble) (posterior.
 	return out, nil
 }
 
-// shrunkPrecision returns the inverse of the shrunk covariance of the rows of x (n x p):
-//
-//	(1-r) S + r mu I,   mu = tr(S)/p,   r = min(b^2, d^2) / d^2,
-//	d^2 = |S - mu I|^2,   b^2 = 1/n^2 sum_k |x_k x_k' - S|^2
-//
-// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"). Where there are
-// fewer samples than dimensions, norms come from the Gram matrix G = X X' of the centred rows, and the inverse from the
-// Woodbury identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a.
+// shrunkPrecision returns the inverse of the covariance of the rows of x (n x p), shrunk as [LedoitWolf] says. Where there are fewer samples
+// than dimensions it comes from the Woodbury identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a with G = XX'.
 func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	n, p := x.Dims()
 	centred := mat.NewDense(n, p, nil)
@@ -119,27 +113,42 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 			centred.Set(i, j, v-mean)
 		}
 	}
-	// outer is the smaller of G and X'X = n S: both have the trace and the norm of n S.
-	var outer mat.SymDense
+	r, mu, outer, err := LedoitWolf(centred)
+	if err != nil {
+		return nil, err
+	}
+	return inverse(centred, outer, max(r*mu, minVariance), (1-r)/float64(n))
+}
+
+// LedoitWolf returns the share r and the variance mu that the covariance S = X'X/n of centred rows X (n x p) is shrunk with:
+//
+//	(1-r) S + r mu I,   mu = tr(S)/p,   r = min(b^2, d^2) / d^2,
+//	d^2 = |S - mu I|^2,   b^2 = 1/n^2 sum_k |x_k x_k' - S|^2
+//
+// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"), and the smaller of XX' and X'X, which has
+// the trace and the norm of n S.
+func LedoitWolf(centred *mat.Dense) (r, mu float64, outer *mat.SymDense, err error) {
+	n, p := centred.Dims()
+	outer = &mat.SymDense{}
+	fn := float64(n)
 	few := n < p
 	if few {
 		outer.SymOuterK(1, centred)
 	} else {
 		outer.SymOuterK(1, centred.T())
 	}
-	fn := float64(n)
-	trace := mat.Trace(&outer) / fn
-	norm := mat.Norm(&outer, 2) / fn
+	trace := mat.Trace(outer) / fn
+	norm := mat.Norm(outer, 2) / fn
 	square := norm * norm
 	var product mat.Dense
 	if few {
-		product.CloneFrom(&outer)
+		product.CloneFrom(outer)
 	} else {
-		product.Mul(centred, &outer)
+		product.Mul(centred, outer)
 	}
-	mu := trace / float64(p)
+	mu = trace / float64(p)
 	if !(mu > 0) {
-		return nil, fmt.Errorf("the samples are all alike; a consensus needs samples that differ")
+		return 0, 0, nil, fmt.Errorf("the samples are all alike; a covariance needs samples that differ")
 	}
 	d2 := square - mu*mu*float64(p)
 	var b2 float64
@@ -153,11 +162,11 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 		}
 		b2 += (length*length - 2*along/fn + square) / (fn * fn)
 	}
-	r := 1.0
+	r = 1
 	if d2 > 0 {
 		r = min(b2/d2, 1)
 	}
-	return inverse(centred, &outer, max(r*mu, minVariance), (1-r)/fn)
+	return r, mu, outer, nil
 }
 
 // inverse returns (aI + bX'X)^-1. outer is X'X, or XX' where that is smaller (by Woodbury's identity), and is overwritten.

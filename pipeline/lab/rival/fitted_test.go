@@ -144,7 +144,7 @@ func TestJointCriterion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := metric.Examine(ctx, cooled(r, 2).Ensembles[0], rows, y, 1)
+	s, err := metric.Examine(ctx, Cooled(r, 2).Ensembles[0], rows, y, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

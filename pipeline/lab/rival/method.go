@@ -29,12 +29,12 @@ func (m method) Run(ctx context.Context, t *Task, s Settings) (*posterior.Result
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.info.Name, err)
 	}
-	return cooled(r, s.Temperature), nil
+	return Cooled(r, s.Temperature), nil
 }
 
-// cooled returns r with its heads divided by the temperature t (Guo et al. 2017, section 4.2, divide the logits, in which
+// Cooled returns r with its heads divided by the temperature t (Guo et al. 2017, section 4.2, divide the logits, in which
 // a head is linear). Heads may be shared with others and are not changed.
-func cooled(r *posterior.Result, t float64) *posterior.Result {
+func Cooled(r *posterior.Result, t float64) *posterior.Result {
 	if t == 1 {
 		return r
 	}

@@ -300,7 +300,7 @@ func TestTemperature(t *testing.T) {
 		if math.Abs(math.Log(temperature/3)) > 0.1 {
 			t.Errorf("temperature %v from %v, want 3", temperature, start)
 		}
-		s, err := score.Evaluate(context.Background(), cooled(res, temperature), x, y, 1)
+		s, err := score.Evaluate(context.Background(), Cooled(res, temperature), x, y, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +308,7 @@ func TestTemperature(t *testing.T) {
 			t.Errorf("NLL at the temperature is %v, the search found %v", s.NLL, nll)
 		}
 	}
-	if cooled := probabilities(t, cooled(res, 3), x); math.Abs(cooled.P[5]-p.P[5]) > 1e-12 || large[0].W[0] != 3*right[0].W[0] {
+	if cooled := probabilities(t, Cooled(res, 3), x); math.Abs(cooled.P[5]-p.P[5]) > 1e-12 || large[0].W[0] != 3*right[0].W[0] {
 		t.Error("heads divided by 3 do not predict as before, or were changed in place")
 	}
 }
