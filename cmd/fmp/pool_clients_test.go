@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPrintClients: suspects come first, then the clients of whose claim the smallest share counts; of many the text names twenty.
+// TestPrintClients: suspects come first, then the clients of whose claim the smallest share counts; of many the text names twenty. A
+// classifier for a suspect is told of.
 func TestPrintClients(t *testing.T) {
 	p := pooled{Clients: []string{"small", "large", "suspect"}, Honest: []float64{0.99, 0.98, 0.1}, Claimed: []float64{20, 20000, 20},
 		Counted: []float64{20, 57.4, 20}}
@@ -19,6 +20,18 @@ func TestPrintClients(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
+	for _, c := range []struct {
+		of    string
+		warns bool
+	}{{"suspect", true}, {"small", false}, {"", false}} {
+		b.Reset()
+		p.For = c.of
+		if p.printClients(&b); strings.Contains(b.String(), "for suspect, and hardly of its upload") != c.warns ||
+			!strings.HasPrefix(b.String(), want) {
+			t.Errorf("for %q:\n%s", c.of, b.String())
+		}
+	}
+	p.For = ""
 	for range 30 {
 		p.Clients, p.Honest, p.Claimed, p.Counted = append(p.Clients, "x"), append(p.Honest, 1), append(p.Claimed, 5), append(p.Counted, 5)
 	}

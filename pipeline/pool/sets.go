@@ -325,19 +325,26 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	}
 	r := s.round
 	var points conformal.Points
+	var counting []calibrationPoint
 	d := r.design
 	trusted := map[int]bool{}
-	// Points count whose client is more likely honest than not.
+	// Points count whose client is more likely honest than not. Those left must prove the level, for each group.
 	for _, c := range s.held {
 		if j := p.Judgement; j == nil || r.For != "" || j.Honest[c.client] >= 0.5 {
-			if err := points.Add(probabilities(p.Ensembles[0], c.row), c.class); err != nil {
-				return nil, fmt.Errorf("pool: %w", err)
-			}
-			if r.group != nil {
-				d.Group = append(d.Group, r.group[c.client])
-			}
-			trusted[c.client] = true
+			counting = append(counting, c)
 		}
+	}
+	if ok, err := r.enough(counting, "points of clients that are likely not honest do not count: pool more uploads"); !ok {
+		return nil, err
+	}
+	for _, c := range counting {
+		if err := points.Add(probabilities(p.Ensembles[0], c.row), c.class); err != nil {
+			return nil, fmt.Errorf("pool: %w", err)
+		}
+		if r.group != nil {
+			d.Group = append(d.Group, r.group[c.client])
+		}
+		trusted[c.client] = true
 	}
 	from := fmt.Sprintf("%d clients", len(trusted))
 	if r.For != "" {
@@ -345,8 +352,8 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	}
 	d.Clients = len(trusted) > 1
 	sets, err := points.Sets(d, cmp.Or(r.Level, Level), r.Score, p.Ensembles[0][0].C)
-	if err != nil { // too few points are left
-		return nil, nil
+	if err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
 	}
 	sets.Clients, sets.From, sets.Groups = len(trusted), from, r.groups
 	return sets, nil

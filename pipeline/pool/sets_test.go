@@ -290,6 +290,9 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 		t.Errorf("groups %q of %d and %d points: threshold %v; the lower one is %v", s.Groups, len(scores[0]), len(scores[1]),
 			s.Thresholds, least)
 	}
+	if f.K > 0 { // calibration points are in the heads' coordinates
+		w.dishonest(t, g, f, us, o)
+	}
 	o.Groups = "one=" + us[2].Client // nine points
 	o.Level = 0.9
 	if _, err := sets(o); err == nil || !strings.Contains(err.Error(), `clients of "one"`) {
@@ -303,6 +306,42 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 		o.Groups = bad
 		if _, err := sets(o); err == nil {
 			t.Errorf("groups %q are taken", bad)
+		}
+	}
+}
+
+// dishonest: where no client of a group is likely honest, no point tells of the group, and there are no sets for it: an error where they
+// were asked for.
+func (w *world) dishonest(t *testing.T, g *onnx.Model, f models.Manifest, us []Upload, o Options) {
+	t.Helper()
+	for _, c := range []struct {
+		honest  []float64
+		lenient bool
+		want    string
+	}{{[]float64{1, 1, 1, 1}, false, ""}, {[]float64{0, 1, 0, 1}, false, `clients of "no group"`}, {[]float64{1, 0, 1, 0}, false, `clients of "odd"`},
+		{[]float64{0, 1, 0, 1}, true, "none"}} {
+		o.Lenient = c.lenient
+		r, err := New(us, g, f, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.Sampling(w.eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Posterior(t.Context(), w.eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Judgement = &posterior.Judgement{Honest: c.honest}
+		sets, err := s.calibrated(p)
+		switch {
+		case c.want == "" && (err != nil || sets == nil):
+			t.Errorf("honest clients: %+v, %v", sets, err)
+		case c.want == "none" && (err != nil || sets != nil):
+			t.Errorf("a lenient round has sets %+v of a group without an honest client: %v", sets, err)
+		case c.want != "" && c.want != "none" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("P(honest) %v: sets %+v, %v", c.honest, sets, err)
 		}
 	}
 }
