@@ -435,8 +435,8 @@ func (p *pooled) printClients(b *strings.Builder) {
 		fmt.Fprintf(b, "            and %d more (--json lists all)\n", more)
 	}
 	if at := slices.Index(p.Clients, p.For); at >= 0 && p.Honest[at] < 0.5 {
-		fmt.Fprintf(b, "            the classifier is for %s, and hardly of its upload, as its images are too unlike the others': for this client "+
-			"pool its upload alone\n", p.For)
+		fmt.Fprintf(b, "            the classifier is for %s, and hardly of its upload, as its images are too unlike the others': for this "+
+			"client pool its upload alone\n", p.For)
 	}
 }
 

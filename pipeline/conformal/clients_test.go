@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -292,5 +293,43 @@ func TestErrorOfClients(t *testing.T) {
 	_, _, alike := x.Answerable(0.05, 0.05, false)
 	if _, _, of := x.Answerable(0.05, 0.05, true); !alike || of {
 		t.Errorf("95 right answers prove an error of at most 5%%: %v for points drawn alike, %v for those of clients", alike, of)
+	}
+}
+
+// TestFalsePoints: whatever scores a client's false points have, sets of the honest clients' images hold what the rank proves without
+// them: with f of n points false and the threshold at rank j, the bound of n-f points at rank j-f. Scores below all others put the
+// threshold there once f is above n-j, and every class into every set.
+func TestFalsePoints(t *testing.T) {
+	const honest, each, level = 9, 10, 0.9
+	r := rng.New(5, "false points")
+	for _, f := range []int{0, 5, 10, 20} {
+		n := honest*each + f
+		j := sort.Search(n, func(j int) bool { return heldByClients(n, j+1) >= level }) + 1
+		bound := 0.0
+		if j > f {
+			bound = heldByClients(n-f, j-f)
+		}
+		for _, at := range []float32{1e6, -1e6} {
+			var held float64
+			const rounds = 2000
+			for range rounds {
+				var scores []float32
+				for range n - f {
+					scores = append(scores, float32(r.NormFloat64()))
+				}
+				for range f {
+					scores = append(scores, at)
+				}
+				threshold := Design{Clients: true}.Table(scores, make([]int, n), 1).At(level)[0]
+				if at < 0 && (f > n-j) != (threshold < -1e5) {
+					t.Fatalf("%d of %d points false, rank %d: threshold %v", f, n, j, threshold)
+				}
+				held += distuv.UnitNormal.Survival(float64(threshold)) / rounds
+			}
+			t.Logf("%d of %d points at %g: held %.3f, bound %.3f, rank %d", f, n, at, held, bound, j)
+			if held < bound {
+				t.Errorf("%d of %d points at %g: held %.3f; the bound is %.3f", f, n, at, held, bound)
+			}
+		}
 	}
 }

@@ -318,8 +318,12 @@ func (w *world) dishonest(t *testing.T, g *onnx.Model, f models.Manifest, us []U
 		honest  []float64
 		lenient bool
 		want    string
-	}{{[]float64{1, 1, 1, 1}, false, ""}, {[]float64{0, 1, 0, 1}, false, `clients of "no group"`}, {[]float64{1, 0, 1, 0}, false, `clients of "odd"`},
-		{[]float64{0, 1, 0, 1}, true, "none"}} {
+	}{
+		{[]float64{1, 1, 1, 1}, false, ""},
+		{[]float64{0, 1, 0, 1}, false, `clients of "no group"`},
+		{[]float64{1, 0, 1, 0}, false, `clients of "odd"`},
+		{[]float64{0, 1, 0, 1}, true, "none"},
+	} {
 		o.Lenient = c.lenient
 		r, err := New(us, g, f, o)
 		if err != nil {

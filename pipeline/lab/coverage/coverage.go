@@ -41,8 +41,8 @@ const (
 
 // Randomised is the adaptive score of Romano, Sesia and Candès (2020): 1 less the sum of the probabilities above the class's, and less a
 // share u of its own, with u uniform on (0, 1) for each image. Any score that is a function of an image and of numbers drawn for it alone
-// keeps the theorems of sets. It is measured and not offered: a classifier.onnx would need a u that its runtime computes of an image alike on
-// every machine, and that the server draws alike for calibration points, of which it has features alone.
+// keeps the theorems of sets. It is measured and not offered: a classifier.onnx would need a u that its runtime computes of an image
+// alike on every machine, and that the server draws alike for calibration points, of which it has features alone.
 const Randomised conformal.Score = "adaptive, randomised"
 
 // Scores are those that are measured.

@@ -202,8 +202,8 @@ func (a *axes) of(x *mat.Dense) *mat.Dense {
 }
 
 // aligned returns the views of a round by SLOT-Align (Berardini, Pastore and Murino 2026, arXiv 2606.16655), one for each strength: each
-// client's features, and those of each domain that is scored, on their way to the barycenter of the clients'. A domain's mean and covariance
-// are those of its unlabelled images.
+// client's features, and those of each domain that is scored, on their way to the barycenter of the clients'. A domain's mean and
+// covariance are those of its unlabelled images.
 func aligned(v view, unlabelled [][]float32) ([]view, error) {
 	dx := v.clients[0].Dx
 	sets := make([]*mat.Dense, 0, len(v.clients)+len(unlabelled))

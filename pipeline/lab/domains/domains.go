@@ -1,10 +1,10 @@
 // Package domains measures clients that differ: a client's images come from one domain of a family (corruptions, rotations or sources of
 // digits), and predictions are for images of a domain of the round, or of a kind that no client has.
 //
-// FMP is compared with methods that read every image's features or statistics of them: as they are, with each client's features less their
-// mean, the simple cure, and aligned to the clients' barycenter (SLOT-Align). A test image is then less the mean of unlabelled images of its
-// domain, or moved as these are. Rivals have the setting, strength and temperature that are best on the test images themselves. Without a predictor FMP reads moments, and rivals have the same embedded
-// features.
+// FMP is compared with methods that read every image's features or statistics of them: as they are, with each client's features less
+// their mean, the simple cure, and aligned to the clients' barycenter (SLOT-Align). A test image is then less the mean of unlabelled
+// images of its domain, or moved as these are. Rivals have the setting, strength and temperature that are best on the test images
+// themselves. Without a predictor FMP reads moments, and rivals have the same embedded features.
 package domains
 
 import (

@@ -100,8 +100,8 @@ func fullConsensus(ctx context.Context, locals []posterior.Ensemble) (posterior.
 	return out, nil
 }
 
-// shrunkPrecision returns the inverse of the covariance of the rows of x (n x p), shrunk as [LedoitWolf] says. Where there are fewer samples
-// than dimensions it comes from the Woodbury identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a with G = XX'.
+// shrunkPrecision returns the inverse of the covariance of the rows of x (n x p), shrunk as [LedoitWolf] says. Where there are fewer
+// samples than dimensions it comes from the Woodbury identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a with G = XX'.
 func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	n, p := x.Dims()
 	centred := mat.NewDense(n, p, nil)
@@ -125,8 +125,8 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 //	(1-r) S + r mu I,   mu = tr(S)/p,   r = min(b^2, d^2) / d^2,
 //	d^2 = |S - mu I|^2,   b^2 = 1/n^2 sum_k |x_k x_k' - S|^2
 //
-// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"), and the smaller of XX' and X'X, which has
-// the trace and the norm of n S.
+// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"), and the smaller of XX' and X'X, which
+// has the trace and the norm of n S.
 func LedoitWolf(centred *mat.Dense) (r, mu float64, outer *mat.SymDense, err error) {
 	n, p := centred.Dims()
 	outer = &mat.SymDense{}
