@@ -2,6 +2,7 @@ package discriminant
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -175,6 +176,34 @@ func TestCorpus(t *testing.T) {
 	if !(good.Corpus > 0) || better > plain-0.02 {
 		t.Errorf("a corpus of the same classes: evidence %.2f, NLL %.3f of %.3f", good.Corpus, better, plain)
 	}
+	pooled, err := pool(clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	evidence := func(prior *corpus) float64 {
+		p := *pooled
+		p.prior = prior
+		h, err := p.head(p.rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, e, err := p.calibrate(h, Options{Kappa: Unknown, Seed: 1, Stream: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	known, err := newCorpus(corpusFrom(0), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := math.Inf(-1)
+	for _, known.outside = range outside {
+		best = max(best, evidence(known)-evidence(nil)-corpusOdds)
+	}
+	if math.Abs(good.Corpus-best) > 1e-9 {
+		t.Errorf("evidence %v, want %v, prior odds included", good.Corpus, best)
+	}
 	bad, _ := fit(corpusFrom(k - c))
 	for i, h := range bad.Heads {
 		if !slices.Equal(h.W, base.Heads[i].W) {
@@ -187,7 +216,7 @@ func TestCorpus(t *testing.T) {
 	if one, _ := fit(&Client{Means: corpusFrom(0).Means, Within: &moments.Within{K: k}}); one.Corpus != 0 {
 		t.Errorf("a corpus without scatter: evidence %.2f", one.Corpus)
 	}
-	_, err := newCorpus(corpusFrom(0), k+1)
+	_, err = newCorpus(corpusFrom(0), k+1)
 	want := "discriminant: the corpus has rows of 120 numbers, and the clients' have 121; make both behind one client graph"
 	if fmt.Sprint(err) != want {
 		t.Error(err)

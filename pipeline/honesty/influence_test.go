@@ -225,3 +225,28 @@ func TestCopies(t *testing.T) {
 		}
 	}
 }
+
+// TestLowerMedian: of an even number of clients the cap is the lower of the two in the middle, of two the smaller.
+func TestLowerMedian(t *testing.T) {
+	for _, c := range []struct {
+		totals []float64
+		want   float64
+	}{{[]float64{9, 4}, 4}, {[]float64{5, 1, 9, 3}, 3},
+		{[]float64{7}, 7}, {[]float64{2, 8, 4}, 4}} {
+		if got := Cap(c.totals); got != c.want {
+			t.Errorf("%v: %v, want %v", c.totals, got, c.want)
+		}
+	}
+}
+
+// TestAgreement: a client's own means do not confirm it: they agree with the others' as if it were no part of the round.
+func TestAgreement(t *testing.T) {
+	u, lambda := sized(5, 4, 3, 10, 25, 40, 15)
+	honest, without := []float64{0.9, 0.8, 0.7, 1}, []float64{0.9, 0, 0.7, 1}
+	n := repeated(4, 7)
+	of, others := u.weighted(honest), u.weighted(without)
+	got, want := of.agreement(&u, 1, honest[1], n, lambda), others.agreement(&u, 1, 0, n, lambda)
+	if math.Abs(got-want) > 1e-9*math.Abs(want) {
+		t.Errorf("agreement %v, and %v with the others alone", got, want)
+	}
+}

@@ -539,3 +539,20 @@ func withinNumbers(w *moments.Within) []float32 {
 	}
 	return w.Data
 }
+
+// TestDofOfCalibration: a calibration point adds a degree of freedom to the sums, unless it is the first image of its class.
+func TestDofOfCalibration(t *testing.T) {
+	t.Parallel()
+	means := &point.Set{N: 1, Dx: 2, C: 3, Z: []float32{0.1, 0.2}, W: []float32{5}, Y: []int32{0}}
+	for _, v := range []struct {
+		labels []int
+		want   float64
+	}{{nil, 4}, {[]int{0}, 5}, {[]int{1}, 4}, {[]int{1, 0, 1, 2}, 6}} {
+		w := &moments.Within{K: 2, Rank: 1, Data: []float32{0.1, 0.1}, Dof: 4, Labels: v.labels, Calibration: make([]float32, 2*len(v.labels))}
+		p := &Part{Dx: 2, C: 3, Moments: true, sums: make([]whole, sizeOf(2, 3, true))}
+		p.addMeans(&federate.Upload{Points: means, Within: w}, 1)
+		if got := p.dof.float(); got != v.want {
+			t.Errorf("calibration points of classes %v: %v degrees of freedom, want %v", v.labels, got, v.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package posterior
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -271,5 +272,29 @@ func TestMomentsOutside(t *testing.T) {
 				t.Errorf("judged alone, %v of its images count, %v", share, err)
 			}
 		})
+	}
+}
+
+// TestMomentsCopies: a client under two names counts as one, and one that claims three times as many images as the others as one of these.
+func TestMomentsCopies(t *testing.T) {
+	const k, c = 12, 4
+	clients := momentsClients(t, 6, 60, k, c)
+	clients[1] = clients[0]
+	large := *clients[5].Means
+	large.W = slices.Clone(large.W)
+	for i := range large.W {
+		large.W[i] *= 3
+	}
+	clients[5].Means = &large
+	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
+	got, _, _, err := judgeMoments(t.Context(), clients, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed := large.Mass() + float64(len(clients[5].Within.Labels))
+	for m, want := range []float64{0.5, 0.5, 1, 1, 1, 60 / claimed} {
+		if math.Abs(got[m].Share-want) > 1e-9 {
+			t.Errorf("of client %d the share %v counts, want %v", m, got[m].Share, want)
+		}
 	}
 }

@@ -300,3 +300,22 @@ func TestRefitLearns(t *testing.T) {
 		t.Errorf("a mean of one image is drawn as %v", p.X[60:])
 	}
 }
+
+// TestImagesOfAMean: images drawn for a mean of four have this mean, and the variance of four images about it, 1 - 1/4.
+func TestImagesOfAMean(t *testing.T) {
+	const k, m = 2000, 4
+	u := &images{rows: make([]float64, k), class: []int{1}, mass: []float64{m}, count: []float64{m}, of: []float64{0, m}, total: m}
+	u.rows[0] = 3
+	p, _ := u.draw(k, 2, rng.New(1, "images"), false)
+	var square, mean float64
+	for i := range p.N {
+		row := p.X[i*(k+1):][:k]
+		mean += row[0] / m
+		for _, v := range row[1:] {
+			square += v * v / m / (k - 1)
+		}
+	}
+	if p.N != m || math.Abs(mean-3) > 1e-9 || math.Abs(square-0.75) > 0.03 {
+		t.Errorf("%d images of mean %v and variance %v about it", p.N, mean, square)
+	}
+}

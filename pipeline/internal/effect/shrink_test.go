@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
 )
@@ -94,5 +95,81 @@ func TestShrinkLeftOut(t *testing.T) {
 		if a, b := alone.bound(), beside.bound(); math.Abs(a-b) > 1e-9*math.Abs(a) {
 			t.Errorf("form %d: bound %g, and %g beside clients that are left out", f, a, b)
 		}
+	}
+}
+
+// TestShrinkNoise: the noise of clients is that which they were drawn with, though the classes' means are estimated from few of them.
+func TestShrinkNoise(t *testing.T) {
+	const k, of = 200, 3
+	r := rng.New(1, "noise")
+	cells := make([][]cell, of)
+	class := make([][]float64, classes)
+	for y := range class {
+		class[y] = normal(r.NormFloat64, k, 3)
+	}
+	for m := range cells {
+		shift := normal(r.NormFloat64, k, 0.7)
+		for y := range classes {
+			x := normal(r.NormFloat64, k, 1)
+			floats.Add(x, shift)
+			floats.Add(x, class[y])
+			cells[m] = append(cells[m], cell{y, 10, 1, x})
+		}
+	}
+	s, err := shrink(cells, classes, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := floats.Sum(s.noise) / of; got < 0.9 || got > 1.1 {
+		t.Errorf("noise %.3f, want 1", got)
+	}
+}
+
+// TestCovariance: that of a law is back' (U diag(along) U' + rest (I - UU')) back.
+func TestCovariance(t *testing.T) {
+	white, back := maps(t, rng.New(1, "law"))
+	u := mat.NewDense(dx, 2, nil)
+	u.Set(1, 0, 1)
+	u.Set(4, 1, 1)
+	l := Law{basis: u, along: []float64{5, 3}, rest: 0.5, white: white, back: back}
+	var half, got mat.Dense
+	half.Mul(white.T(), l.Covariance())
+	got.Mul(&half, white)
+	for i := range dx {
+		for j := range dx {
+			want := 0.0
+			if i == j {
+				want = map[int]float64{1: 5, 4: 3}[i]
+				if want == 0 {
+					want = 0.5
+				}
+			}
+			if math.Abs(got.At(i, j)-want) > 1e-6 {
+				t.Errorf("element %d, %d is %v, want %v", i, j, got.At(i, j), want)
+			}
+		}
+	}
+}
+
+// TestCompare: the F statistic of a client's shift, by hand: of two classes and two coordinates, of which the client differs by 3 and 5 in
+// the first.
+func TestCompare(t *testing.T) {
+	cells := make([][]cell, 4)
+	for m := range cells {
+		for y := range 2 {
+			x := []float64{0, 10 * float64(y)}
+			if m == 3 {
+				x[0] = 3 + 2*float64(y)
+			}
+			cells[m] = append(cells[m], cell{y, 1, 1, x})
+		}
+	}
+	d := compare(3, nil, cells[3], references(cells, make([][]float64, 4), 2, 2))
+	// R0 = 9 + 25, b = 4, R1 = 1 + 1, of k = 2 and (N-1) k = 2 degrees of freedom.
+	if d.r0 != 34 || d.r1 != 2 || d.cells != 2 || d.free != 2 || d.statistic != 16 || d.mean[0] != 4 || d.mean[1] != 0 || d.noise != 2 {
+		t.Errorf("difference %+v", d)
+	}
+	if want := 1. / 17; math.Abs(d.tail-want) > 1e-9 { // of F with 2 and 2 degrees of freedom, 1/(1 + F)
+		t.Errorf("tail %v, want %v", d.tail, want)
 	}
 }

@@ -1,0 +1,183 @@
+package discriminant
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/pipeline/honesty"
+)
+
+func within1e9(a, b float64) bool { return math.Abs(a-b) <= 1e-9*(math.Abs(a)+math.Abs(b)) }
+
+// TestStatistics: b and n0 are those of the package's doc, computed here from a dense inverse, class by class. One class is held by one
+// client, which tells nothing of b.
+func TestStatistics(t *testing.T) {
+	cs := newWorld(7, 0).clients(t, 4, 30)
+	for m := range cs[1:] { // class 0 is that of client 0
+		_, labels := cs[m+1].Means.Labelled()
+		cs[m+1].Means.W[slices.Index(labels, 0)] = 0
+	}
+	p, err := pool(cs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := p.head(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inverse mat.Dense
+	if err := inverse.Inverse(h.within); err != nil {
+		t.Fatal(err)
+	}
+	a := mat.NewDense(k, c, nil)
+	for y := range c {
+		var col mat.VecDense
+		col.MulVec(&inverse, h.shift.RowView(y))
+		a.SetCol(y, col.RawVector().Data)
+	}
+	for j := range k {
+		floats.AddConst(-floats.Sum(a.RawRowView(j))/c, a.RawRowView(j))
+	}
+	var sum, unit float64
+	cells := 0
+	for _, e := range p.cells {
+		if e.class == 0 {
+			continue
+		}
+		cells++
+		for y := range c {
+			var along float64
+			for j := range k {
+				along += (e.mean[j] - p.mean.At(e.class, j)) * a.At(j, y)
+			}
+			sum += e.n * along * along
+		}
+	}
+	for y := range c {
+		unit += mat.Inner(a.ColView(y), h.within, a.ColView(y))
+	}
+	if want := sum / float64(cells-(c-1)) / unit; cells != 4*(c-1) || !within1e9(h.spread, want) {
+		t.Errorf("b is %v, want %v", h.spread, want)
+	}
+
+	// n0 is a fixed point of its rounds, but for the last ones.
+	noise := 0.0
+	for i := range k {
+		noise += mat.Dot(inverse.RowView(i), mat.DenseCopyOf(p.scatter).ColView(i)) / p.dof / k
+	}
+	pseudo := 8.0
+	for range rounds {
+		origin, all := make([]float64, k), 0.0
+		for y, n := range p.n {
+			all += n / (n + pseudo)
+			floats.AddScaled(origin, n/(n+pseudo), p.mean.RawRowView(y))
+		}
+		floats.Scale(1/all, origin)
+		var off, of float64
+		for y, n := range p.n {
+			d := mat.NewVecDense(k, nil)
+			for j := range k {
+				d.SetVec(j, p.mean.At(y, j)-origin[j])
+			}
+			// With weights w, sum w |d|^2 has the mean tau sum w (1 - w/all) and as much of each mean's own noise.
+			w := n / (n + pseudo)
+			off += w * mat.Inner(d, &inverse, d) / k
+			off -= w * (1 - w/all) * noise / n
+			of += w * (1 - w/all)
+		}
+		pseudo = caution * noise / max(off/of, noise/200)
+	}
+	if !within1e9(h.pseudo, pseudo) {
+		t.Errorf("n0 is %v, want %v", h.pseudo, pseudo)
+	}
+}
+
+// TestDrawn: class means of heads have the tempered variance of the posterior, b W / (n_c + n0) along rows, in antithetic pairs.
+func TestDrawn(t *testing.T) {
+	p, err := pool(newWorld(7, 0).clients(t, 2, 24))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := p.head(p.rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const samples = 4000
+	heads, err := p.draw(t.Context(), h, slices.Repeat([]float64{1}, samples), Options{Seed: 1, Stream: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	temperature := h.temperature(1)
+	var upper mat.TriDense
+	h.chol.UTo(&upper)
+	for y := range c {
+		var square float64
+		for s := 0; s < samples; s += 2 {
+			d := mat.NewVecDense(k, nil)
+			for j := range k {
+				d.SetVec(j, temperature*(heads[s].Row(j)[y]-heads[s+1].Row(j)[y])/2)
+			}
+			d.MulVec(&upper, d)
+			square += mat.Dot(d, d) / k / (samples / 2)
+		}
+		if want := Tempering * h.wide / (p.n[y] + h.pseudo); math.Abs(square/want-1) > 0.05 {
+			t.Errorf("class %d: variance %v, want %v", y, square, want)
+		}
+	}
+}
+
+// TestScatterOdds: the log ratio of the densities of the most distant variance, that of an honest client and that of a mixture.
+func TestScatterOdds(t *testing.T) {
+	normal := func(x, v float64) float64 { return math.Exp(-x*x/2/v) / math.Sqrt(2*math.Pi*v) }
+	for _, v := range []struct {
+		variances []float64
+		dof       int
+		furthest  float64 // logarithm of its ratio to the others'
+	}{{[]float64{1, 4}, 2, 0}, {[]float64{2, 4}, 5, math.Log(2)}, {[]float64{0.5, 20}, 50, math.Log(5)}, {[]float64{1, 1e-30}, 50, math.Log(1e-6)}} {
+		honest := logSpread*logSpread + 2/float64(v.dof)
+		a := normal(v.furthest, honest)
+		want := math.Log(a / (falseOdds*a + falseOdds*normal(v.furthest, honest+logFalse*logFalse)))
+		if got := scatterOdds(v.variances, []float64{1, 2}, v.dof); math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
+			t.Errorf("%v of %d degrees of freedom: %v, want %v", v.variances, v.dof, got, want)
+		}
+	}
+}
+
+// TestCentre: a client's shift is told by its other classes: of three classes moved alike and one moved further, the three lose the shift
+// but for its prior and the lie, and the lie stays but for the shift.
+func TestCentre(t *testing.T) {
+	const shift, lie, n = 5.0, 100.0, 1e6
+	u := honesty.Uploads{Clients: 2, Classes: 4, K: 1, Masses: slices.Repeat([]float64{n}, 8), Means: make([]float64, 8)}
+	copy(u.Means[4:], []float64{shift, shift, shift, shift + lie})
+	all := newTally(4, 1)
+	all.add(&u, 0, 0, 1)
+	all.add(&u, 1, 0, 1)
+	all.centre(&u, 1, 0, 1)
+	// The precision of a mean of many images is 1/.3, as that of the shift's prior: four terms, three of other classes.
+	for y, want := range []float64{shift - (3*shift+lie)/4, shift - (3*shift+lie)/4, shift - (3*shift+lie)/4, shift + lie - 3*shift/4} {
+		if got := u.Means[4+y]; math.Abs(got-want) > 1e-4*lie {
+			t.Errorf("class %d is at %v, want %v", y, got, want)
+		}
+	}
+}
+
+// TestAlike: directions in which classes do not lie apart share one variance, divided by the square of [tightness].
+func TestAlike(t *testing.T) {
+	cs := newWorld(7, 0).clients(t, 3, 40)[:1]
+	v := mat.NewDense(k, 3, nil)
+	for j := range 3 {
+		v.Set(j+1, j, 1)
+	}
+	plain := variances(cs[0], v)
+	deviations, _ := within(cs, v, 1)
+	alike := math.Sqrt((plain[1]+plain[2])/2) / tightness
+	for j, want := range []float64{math.Sqrt(plain[0]), alike, alike} {
+		if !within1e9(deviations[j], want) {
+			t.Errorf("direction %d: deviation %v, want %v", j, deviations[j], want)
+		}
+	}
+}
