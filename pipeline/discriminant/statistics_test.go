@@ -106,6 +106,7 @@ func TestDrawn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.pseudo = 9
 	const samples = 4000
 	heads, err := p.draw(t.Context(), h, slices.Repeat([]float64{1}, samples), Options{Seed: 1, Stream: "test"})
 	if err != nil {

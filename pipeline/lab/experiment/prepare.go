@@ -43,18 +43,8 @@ type Prepared struct {
 	// Images are the test images behind Data.Test, for pictures in reports.
 	Images *dataset.Images
 
-	conjugateFrom, openFrom string // the files from which Conjugate and Open were read
-	close                   []func() error
+	close []func() error
 }
-
-// ConjugateIsTrained reports whether there is a conjugate predictor other than the moments of this run's corpus, so that
-// a server can have the same one.
-func (p *Prepared) ConjugateIsTrained() bool {
-	return p.Conjugate != nil && p.conjugateFrom != untrainedSource
-}
-
-// OpenIsTrained reports the same for the open predictor.
-func (p *Prepared) OpenIsTrained() bool { return p.Open != nil && p.openFrom != untrainedSource }
 
 // Close releases the models.
 func (p *Prepared) Close() error {
@@ -358,7 +348,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 		if err != nil {
 			return f, err
 		}
-		p.Conjugate, p.conjugateFrom = m, f.Source
+		p.Conjugate = m
 		k, err := sample.NewConjugate(eng, m)
 		if err != nil {
 			return f, err
@@ -449,7 +439,7 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	if err != nil {
 		return f, err
 	}
-	p.Open, p.openFrom = m, f.Source
+	p.Open = m
 	p.Tools.Open, err = open.FromModel(m)
 	return f, err
 }
