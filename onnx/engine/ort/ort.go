@@ -180,7 +180,14 @@ var providers = []struct {
 			return err
 		}
 		defer o.Destroy()
-		return so.AppendExecutionProviderCUDA(o)
+		if err = so.AppendExecutionProviderCUDA(o); err != nil {
+			envMu.Lock()
+			defer envMu.Unlock()
+			if why := missing(envLibrary, "cuda"); why != "" { // the runtime says that something cannot be loaded, and not the file
+				return errors.New(why)
+			}
+		}
+		return err
 	}},
 	{"coreml", func(so *ortgo.SessionOptions) error { return so.AppendExecutionProviderCoreMLV2(nil) }},
 	{"dml", func(so *ortgo.SessionOptions) error {
@@ -210,7 +217,7 @@ func appendProvider(so *ortgo.SessionOptions, name string) error {
 		}
 		if err := p.append(so); err != nil {
 			return fmt.Errorf("engine.provider is %q, which this ONNX Runtime (%s) cannot use: %s; use \"cpu\", or set engine.library to a build "+
-				"with that provider",
+				"with that provider and install the libraries that it needs (docs/install.md)",
 				name, ortgo.GetVersion(), firstLine(err))
 		}
 		return nil
