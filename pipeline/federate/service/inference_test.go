@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"fmp/onnx/alloctest"
 )
 
 // binaryRequest is JSON followed by binary data.
@@ -166,14 +168,20 @@ func TestInferMetadata(t *testing.T) {
 	}
 }
 
-// FuzzInferRequest: a request that is read has one input whose binary data is no more than what follows its JSON.
+// FuzzInferRequest: a request that is read has one input whose binary data is no more than what follows its JSON, and no request takes more
+// memory than is held for it.
 func FuzzInferRequest(f *testing.F) {
 	f.Add([]byte(`{"inputs":[{"name":"images","shape":[1],"datatype":"UINT8","parameters":{"binary_data_size":2}}]}ab`), "95")
 	f.Add([]byte(`{"inputs":[{"name":"features","data":[1]}],"outputs":[{"name":"entropy"}]}`), "")
+	f.Add([]byte(`{"inputs":[{"name":"features","shape":[`+strings.Repeat("1,", 1<<20)+`1]}]}`), "")
+	f.Add([]byte(`{"inputs":[`+strings.Repeat("{},", 1<<20)+`{}]}`), "")
+	f.Add([]byte(`{"id":"`+strings.Repeat("x", 1<<20)+`","inputs":[{"name":"`+strings.Repeat("x", 1<<20)+`"}]}`), "")
 	f.Fuzz(func(t *testing.T, body []byte, length string) {
 		h := http.Header{}
 		h.Set(headerLength, length)
-		q, err := parseInfer(body, h)
+		var q *inferRequest
+		var err error
+		alloctest.AtMost(t, ofJSON*len(body), func() { q, err = parseInfer(body, h) })
 		if err != nil {
 			return
 		}
