@@ -8,6 +8,7 @@ fmp=${FMP:-bin/fmp}
 models=${MODELS:-build/families}
 classes() { awk -v s="split: $split" -v k="$1:" '$0 ~ s"$" {on=1} on && $1==k {gsub(/.*\[|\]| /, ""); print; exit}' docs/results/families.yaml; }
 # Digits: extractor and corpus are of one source, tasks of another. No split of classes: SPLIT is 0. Seed 1 is the extractor that comes with the program.
+# METHODS and OUT choose other methods and another folder: OUT=docs/results/misses METHODS=FMP has FMP alone, with the distance of misses from intervals.
 # scikit-learn's digits are the folder digits8x8 of the data (docs/digits8x8 writes it).
 case $family in
 digits-mnist) tasks=mnist corpus=digits ;;
@@ -15,6 +16,7 @@ digits-drawn) tasks=digits corpus=mnist ;;
 digits-8x8) tasks=digits8x8 corpus=mnist ;;
 *) corpus= ;;
 esac
+out=${OUT:-docs/results/families}
 methods=${METHODS:-FMP,FMP-mean,FMP-Laplace,FMP-joint,ANN,NCM,LDA,PLDA,Regression,FedCGS,GH-LDA,GH-QDA,Fed3R,FedPFT,PRIOR}
 if test -n "$corpus"; then
 	model= ; mkdir -p "$models"
@@ -25,7 +27,7 @@ if test -n "$corpus"; then
 	fi
 	exec "$fmp" run --config open --dataset "$tasks" --set dataset.classes=0 --set dataset.splits.test=0 --set corpus.dataset="$corpus" --set corpus.classes=0 \
 		${model:+--extractor "$model.onnx" --set open.model="$model-open.onnx"} --points 5 --set scores.hindsight=true --methods "$methods" \
-		--out "docs/results/families/$family/0-$seed"
+		--out "$out/$family/0-$seed"
 fi
 if test "$family" = pretrained; then
 	learned=$(classes extractor) model=$models/pretrained-$split
@@ -35,8 +37,8 @@ if test "$family" = pretrained; then
 	test -f "$model-open.onnx" || $fmp train open --dataset cifar100 --classes "$learned" $lite0 -o "$model-open.onnx"
 	# shellcheck disable=SC2086
 	exec "$fmp" run --config open --dataset cifar100 --classes "$(classes tasks)" --set corpus.classes="$learned" $lite0 --set open.model="$model-open.onnx" --points 5 \
-		--set tuning.classes="$(classes tuning)" --set tuning.tasks=4 --set scores.hindsight=true --methods FMP,FMP-mean,ANN,NCM,LDA,PLDA,Regression,FedCGS,Fed3R,PRIOR \
-		--out "docs/results/families/$family/$split-$seed"
+		--set tuning.classes="$(classes tuning)" --set tuning.tasks=4 --set scores.hindsight=true --methods "${METHODS:-FMP,FMP-mean,ANN,NCM,LDA,PLDA,Regression,FedCGS,Fed3R,PRIOR}" \
+		--out "$out/$family/$split-$seed"
 fi
 learned=$(classes extractor) tuning=$(classes tuning) tasks=$(classes tasks)
 model=$models/$split-$seed
@@ -57,4 +59,4 @@ clients-100) args="$args --clients 100" ;;
 esac
 # shellcheck disable=SC2086
 exec "$fmp" run --config open --extractor "$model.onnx" --set open.model="$model-open.onnx" $args --set tuning.classes="$tuning" --set tuning.tasks=8 --set scores.hindsight="${HINDSIGHT:-true}" \
-	--methods "$methods" --out "docs/results/families/$family/$split-$seed"
+	--methods "$methods" --out "$out/$family/$split-$seed"

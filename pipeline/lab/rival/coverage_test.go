@@ -145,6 +145,18 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 	if v := s.Coverage; v.Top != 1 || *v.Regression != 0 || *v.RegressionNamed != 1 || *v.Uncertain != 1 {
 		t.Errorf("%+v", v)
 	}
+	// A limit of .36, .505, .515 and nearly 1, where intervals end at .5.
+	for _, k := range []struct{ bias, above, near float64 }{{0.1, 0, 1}, {0.7131, 1, 1}, {0.7532, 1, 0}, {9, 1, 0}} {
+		limit := head(k.bias, 0, 0)
+		s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &limit}).Score(t.Context(), nil,
+			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: upTo{everything{true, e}}}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := s.Coverage; *v.Above != k.above || *v.Near != k.near || *v.RegressionNear != k.near {
+			t.Errorf("limit of bias %v: above %v, near %v and %v; want %v and %v", k.bias, *v.Above, *v.Near, *v.RegressionNear, k.above, k.near)
+		}
+	}
 }
 
 // TestRegressionHead: few points of classes that nothing tells apart get a large penalty, under which all probabilities are nearly alike,

@@ -22,6 +22,11 @@ type Coverage struct {
 	Top       float64  `json:"top"`
 	Uncertain *float64 `json:"uncertain,omitempty"`
 	Classes   float64  `json:"classes"`
+	// Above is the share of test points at which the probability of Top lies above its interval. Near is Top, and RegressionNear is Regression, of
+	// intervals that are wider by 0.01 at both ends; nil in earlier records.
+	Above          *float64 `json:"above,omitempty"`
+	Near           *float64 `json:"near,omitempty"`
+	RegressionNear *float64 `json:"regression_near,omitempty"`
 	// Named is for the limit's probability of the class that the method itself takes for the most probable; nil in earlier records.
 	Named *float64 `json:"named,omitempty"`
 	// Regression and RegressionNamed are Top and Named of a limit that is no method's own, [RegressionHead]; nil where it is not known.
@@ -30,6 +35,9 @@ type Coverage struct {
 	// Weights is for head weights, less their mean over classes, on which no probability depends.
 	Weights float64 `json:"weights"`
 }
+
+// near is the distance of a limit from an interval that matters to nobody: most misses are at images of which the limit is certain.
+const near = 0.01
 
 const (
 	coveragePoints = 1000 // test points for which intervals are computed
@@ -125,15 +133,26 @@ func newGoal(ctx context.Context, heads posterior.Ensemble, rows []float32, thre
 	return g, nil
 }
 
+// near returns the share of points whose interval, wider by [near] at both ends, holds the goal.
+func (g *goal) near(low, high []float64) *float64 {
+	return g.share(g.top, func(v float64, at int) (counts, is bool) { return true, low[at]-near <= v && v <= high[at]+near })
+}
+
 // held returns the share of points whose interval for the given class holds the goal, among those where that is below most; nil where none
 // is.
 func (g *goal) held(low, high []float64, class []int, most float64) *float64 {
+	return g.share(class, func(v float64, at int) (counts, is bool) { return v < most, low[at] <= v && v <= high[at] })
+}
+
+// share returns the share of points, among those that count, whose goal v at its class, at the place at, is as asked; nil where none counts.
+func (g *goal) share(class []int, of func(v float64, at int) (counts, is bool)) *float64 {
 	n, in := 0, 0
 	for i, c := range class {
 		at := i*g.p.C + c
-		if v := g.p.P[at]; v < most {
+		counts, is := of(g.p.P[at], at)
+		if counts {
 			n++
-			if low[at] <= v && v <= high[at] {
+			if is {
 				in++
 			}
 		}
@@ -198,9 +217,12 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 		out.Classes += share * held
 		out.Top += share * *own.held(low, high, own.top, math.Inf(1))
 		add(&out.Uncertain, own.held(low, high, own.top, 0.9))
+		add(&out.Above, own.share(own.top, func(v float64, at int) (counts, is bool) { return true, v > high[at] }))
+		add(&out.Near, own.near(low, high))
 		add(&out.Named, own.held(low, high, said.top, math.Inf(1)))
 		if other != nil {
 			add(&out.Regression, other.held(low, high, other.top, math.Inf(1)))
+			add(&out.RegressionNear, other.near(low, high))
 			add(&out.RegressionNamed, other.held(low, high, said.top, math.Inf(1)))
 		}
 		if low, high, err = weightQuantiles(e); err != nil {
