@@ -3,11 +3,13 @@ package pool
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
 
+	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
 
@@ -104,4 +106,30 @@ func (o *owners) sampling(t *testing.T, us []Upload, change Options) *Sampling {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// TestChoiceOfOne: a client that sends ten times as many calibration points as the others, with classes at random, moves the temperature no
+// further than one that sends as many as they do.
+func TestChoiceOfOne(t *testing.T) {
+	o := newOwners(t, 3)
+	temperature := func(points int) (at, choose float64) {
+		us := o.calibrated(t, 6, 10, 0)
+		random, c := rand.New(rand.NewPCG(1, 1)), us[0].Calibration
+		lies := &point.Set{N: points, Dx: c.Dx, C: c.C, W: make([]float32, points)}
+		for i := range points {
+			lies.Z = append(lies.Z, c.Features(i%c.N)...)
+			lies.Y = append(lies.Y, int32(random.IntN(10)))
+		}
+		us[0].Calibration = lies
+		p, err := o.sampling(t, us, Options{Seed: 1, Threads: 1, Samples: 30, Scope: posterior.ScopeOpen, Level: -1}).Posterior(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Diagnostics[posterior.DiagnosticTemperature], p.Diagnostics[posterior.DiagnosticPoints]
+	}
+	few, n := temperature(10)
+	many, m := temperature(100)
+	if n != 60 || m != 60 || math.Abs(math.Log(many/few)) > 0.5 {
+		t.Errorf("temperature %v by %v points, and %v by %v where one client sends 100", few, n, many, m)
+	}
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
+	"fmp/pipeline/honesty"
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/point"
 	"fmp/pipeline/sample"
@@ -69,16 +71,23 @@ func (t *FMP) Calibrate(c *Calibration) error {
 	return c.check(t.c, max(len(t.in.ClassMeans), len(t.in.Soft)))
 }
 
-// trusted returns the points of clients that are more likely honest than not, mostChoosing at most, evenly apart.
+// trusted returns the points of clients that are more likely honest than not, mostChoosing at most, evenly apart. Of a client as many count
+// as the lower median of those that send any (honesty.Cap), as nobody can check how many images are behind them.
 func (c *Calibration) trusted(j *Judgement) *Calibration {
 	dx := len(c.Features) / len(c.Labels)
 	out := &Calibration{}
+	sent := map[int]float64{}
+	for _, m := range c.Client {
+		sent[m]++
+	}
+	limit, taken := honesty.Cap(slices.Collect(maps.Values(sent))), map[int]float64{}
 	step := max(1, float64(len(c.Labels))/mostChoosing)
 	for at := 0.0; int(at) < len(c.Labels); at += step {
 		i := int(at)
-		if j == nil || j.Honest[c.Client[i]] >= 0.5 {
+		m := c.Client[i]
+		if taken[m]++; taken[m] <= limit && (j == nil || j.Honest[m] >= 0.5) {
 			out.Features = append(out.Features, c.Features[i*dx:(i+1)*dx]...)
-			out.Labels, out.Client = append(out.Labels, c.Labels[i]), append(out.Client, c.Client[i])
+			out.Labels, out.Client = append(out.Labels, c.Labels[i]), append(out.Client, m)
 		}
 	}
 	return out
