@@ -9,8 +9,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// TestLeaveOut: settings are tuned on classes of the corpus of which the methods' predictor knows nothing, with the scalars and the scale of
-// the run's own.
+// TestLeaveOut: settings are tuned on classes of the corpus of which the methods' predictor knows nothing, with the scalars and the scale
+// of the run's own.
 func TestLeaveOut(t *testing.T) {
 	const dx, classes, drawn, each = 6, 7, 3, 20
 	bank := func(classes int) *task.Bank {
@@ -38,7 +38,8 @@ func TestLeaveOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := tools.Open.Known.Dims(); tasks.C != drawn || n != classes-drawn || tools.Open.Scalars != known.Scalars || tools.Open.Scale != 0.25 {
+	if n, _ := tools.Open.Known.Dims(); tasks.C != drawn || n != classes-drawn || tools.Open.Scalars != known.Scalars ||
+		tools.Open.Scale != 0.25 {
 		t.Fatalf("%d classes to tune on and %d that are known, scale %v", tasks.C, n, tools.Open.Scale)
 	}
 	// Of which class a row is says its last feature.
