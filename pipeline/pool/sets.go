@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -77,6 +78,11 @@ func (r *Round) setGroups() error {
 			g, rest = len(r.groups), true
 		}
 		r.group = append(r.group, g)
+		delete(of, u.Client)
+	}
+	if absent := slices.Sorted(maps.Keys(of)); len(absent) > 0 && !r.Lenient { // a served round waits for its clients
+		return fmt.Errorf("groups of clients: none of the %d uploads is from client %q: name clients as their uploads do, without spaces",
+			len(r.Uploads), absent[0])
 	}
 	if rest {
 		r.groups = append(r.groups, "no group")

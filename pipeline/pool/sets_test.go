@@ -302,10 +302,11 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 	if s, err := sets(o); err != nil || s != nil {
 		t.Errorf("a lenient round has sets %+v that a group does not prove: %v", s, err)
 	}
-	for _, bad := range []string{"one", "a=x;b=x"} {
+	o.Lenient = false
+	for _, bad := range []string{"one", "a=x;b=x", fmt.Sprintf("a=%s, %s", us[1].Client, us[3].Client)} {
 		o.Groups = bad
-		if _, err := sets(o); err == nil {
-			t.Errorf("groups %q are taken", bad)
+		if _, err := sets(o); err == nil || !strings.Contains(err.Error(), "groups of clients") {
+			t.Errorf("groups %q: %v", bad, err)
 		}
 	}
 }
