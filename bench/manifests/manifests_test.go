@@ -56,7 +56,8 @@ func check(v validator.Validator, name string, data []byte) (valid int, wrong []
 	return valid, wrong
 }
 
-// TestManifests: every resource, as written and as rendered, is one that Kubernetes takes, with no field that it lacks; none is passed over.
+// TestManifests: every resource, as written and as rendered, is one that Kubernetes takes, with no field that it lacks; none is passed
+// over.
 func TestManifests(t *testing.T) {
 	v := checker(t)
 	all := map[string][]byte{}

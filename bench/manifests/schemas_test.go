@@ -90,7 +90,8 @@ func schemas(t *testing.T) string {
 			write(group, version, kind, object{"$ref": "#/components/schemas/" + id, "components": object{"schemas": all}})
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(module(t, jobset, jobsetSum), "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml"))
+	data, err := os.ReadFile(filepath.Join(module(t, jobset, jobsetSum), "config", "components", "crd", "bases",
+		"jobset.x-k8s.io_jobsets.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"fmp/pipeline/federate/store"
 )
 
-// TestMergeKilled: a server that is killed (-9) while its workers' jobs wait leaves the sample and the jobs in the store. Another upload has
-// come meanwhile, so that the server merges other uploads when it is back; nothing of the first attempt stays, and no upload is lost.
+// TestMergeKilled: a server that is killed (-9) while its workers' jobs wait leaves the sample and the jobs in the store. Another upload
+// has come meanwhile, so that the server merges other uploads when it is back; nothing of the first attempt stays, and no upload is lost.
 func TestMergeKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a server and a worker")

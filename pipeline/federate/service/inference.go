@@ -133,7 +133,8 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var answer *inferAnswer
-	err = p.run(r.Context(), &held, req.rows(), req.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
+	err = p.run(r.Context(), &held, req.rows(), req.build, func(v store.Version, c *classify.Classifier,
+		ps []classify.Prediction) (err error) {
 		answer, err = req.answer(v, c, ps)
 		return err
 	})

@@ -334,7 +334,8 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var text bytes.Buffer
-	err = p.run(r.Context(), &held, kind == "application/json", build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error {
+	err = p.run(r.Context(), &held, kind == "application/json", build, func(v store.Version, c *classify.Classifier,
+		ps []classify.Prediction) error {
 		w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
 		out, err := classify.NewPrinter(&text, c, classify.JSON, 0)
 		if err != nil {

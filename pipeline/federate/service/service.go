@@ -106,7 +106,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Server{Config: c, intake: newIntake(&c.Round.Bounds, maxInFlight*int64(c.Round.Bounds.Bytes+1)), wake: make(chan struct{}, 1), in: map[string]held{},
+	uploads := newIntake(&c.Round.Bounds, maxInFlight*int64(c.Round.Bounds.Bytes+1))
+	s := &Server{Config: c, intake: uploads, wake: make(chan struct{}, 1), in: map[string]held{},
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}}
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
