@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"strconv"
@@ -132,15 +133,7 @@ func (p *predictor) grpcCall(w http.ResponseWriter, r *http.Request) ([]byte, er
 	}
 	held := lease{in: p.intake}
 	defer held.release()
-	body, err := held.read(w, r.WithContext(ctx), grpcHead+m.most+1, ofBinary) // a byte more tells of a second message
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		err = grpcErrorf(grpcExhausted, "the message is too long; allowed are %d bytes", m.most)
-	}
-	if err != nil {
-		return nil, err
-	}
-	message, err := grpcMessage(body, r.Header.Get("Grpc-Encoding"), m.most)
+	message, err := held.grpcMessage(w, r.WithContext(ctx), m.most)
 	if err != nil {
 		return nil, err
 	}
@@ -179,12 +172,13 @@ func (p *predictor) grpcCode(r *http.Request, err error) int {
 // grpcHead is the size of the prefix of a message: a byte that tells whether it is compressed, and four of its length.
 const grpcHead = 5
 
-// grpcMessage returns the one message in the body of a unary call.
-func grpcMessage(body []byte, encoding string, most int) ([]byte, error) {
-	if len(body) < grpcHead {
-		return nil, grpcErrorf(grpcInvalid, "a call without a message: its body has %d bytes", len(body))
+// grpcMessage reads the one message of a unary call.
+func (l *lease) grpcMessage(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
+	var head [grpcHead]byte
+	if _, err := io.ReadFull(r.Body, head[:]); err != nil {
+		return nil, grpcErrorf(grpcInvalid, "a call without a message: %v", err)
 	}
-	head, message := body[:grpcHead], body[grpcHead:]
+	encoding := r.Header.Get("Grpc-Encoding")
 	n := binary.BigEndian.Uint32(head[1:])
 	switch {
 	case head[0] == 1 && encoding != "" && encoding != "identity":
@@ -193,6 +187,12 @@ func grpcMessage(body []byte, encoding string, most int) ([]byte, error) {
 		return nil, grpcErrorf(grpcInvalid, "the message is marked as compressed, without a grpc-encoding")
 	case int64(n) > int64(most):
 		return nil, grpcErrorf(grpcExhausted, "a message of %d bytes; allowed are %d", n, most)
+	}
+	r.Body = io.NopCloser(io.LimitReader(r.Body, int64(n)+1)) // a byte more tells of a second message
+	message, err := l.read(w, r, most+1, ofBinary, int64(n)+1)
+	switch {
+	case err != nil:
+		return nil, err
 	case len(message) < int(n):
 		return nil, grpcErrorf(grpcInvalid, "%d of the message's %d bytes came", len(message), n)
 	case len(message) > int(n):

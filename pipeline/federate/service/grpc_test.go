@@ -199,7 +199,11 @@ func FuzzGRPC(f *testing.F) {
 			t.Fatalf("grpc-timeout %q is %v", text, d)
 		}
 		alloctest.AtMost(t, 16*len(body), func() {
-			message, err := grpcMessage(body, text, 1<<20)
+			r := httptest.NewRequest("POST", "/", bytes.NewReader(body))
+			r.Header.Set("Grpc-Encoding", text)
+			held := lease{in: newPredicting(maxPredicting)}
+			defer held.release()
+			message, err := held.grpcMessage(httptest.NewRecorder(), r, 1<<20)
 			if err != nil {
 				return
 			}

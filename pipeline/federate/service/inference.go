@@ -121,7 +121,7 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(headerLength) != "" {
 		times = ofBinary
 	}
-	body, err := held.read(w, r, maxPredictBytes, times)
+	body, err := held.read(w, r, maxPredictBytes, times, r.ContentLength)
 	var req *inferRequest
 	if err == nil {
 		if req, err = parseInfer(body, r.Header); err != nil {

@@ -109,9 +109,16 @@ func (b *paced) Read(to []byte) (n int, err error) {
 	return n, err
 }
 
-// read reads the body of a request whole, and holds a multiple of its size.
-func (l *lease) read(w http.ResponseWriter, r *http.Request, most, times int) (data []byte, err error) {
+// read reads the body of a request whole, and holds a multiple of its size: of the stated size from the beginning, so that requests
+// with a part of their memory do not wait for each other, or, where that is negative, of the buffer as it grows.
+func (l *lease) read(w http.ResponseWriter, r *http.Request, most, times int, stated int64) (data []byte, err error) {
 	body := l.body(w, r, most, 0)
+	if stated >= 0 {
+		if err := l.take(r.Context(), int64(times)*min(stated, int64(most))); err != nil {
+			return nil, err
+		}
+		times = 0
+	}
 	for {
 		if len(data) == cap(data) {
 			next := min(max(2*cap(data), firstPart), most+1)

@@ -32,13 +32,16 @@ const (
 	maxPredictBytes  = 32 << 20
 	maxPredictItems  = 1024
 	maxPredictPixels = 16_000_000 // per image
-	// maxPredicting bounds the memory of all requests under way, by the bounds below of the memory of each.
-	maxPredicting = 512 << 20
+	// maxPredicting bounds the memory of all requests under way, by the bounds below of the memory of each, and maxDecoding that of pictures
+	// while they are decoded: apart, as a request holds its body meanwhile.
+	maxPredicting, maxDecoding = 512 << 20, 384 << 20
 	// Multiples of a body's size that it takes in bytes, or as JSON, its parse included; bytes for each pixel of an image that is decoded,
 	// for each image or row, and for each number of its answer.
 	ofBinary, ofJSON, ofPixel, ofItem, ofNumber = 6, 12, 24, 4 << 10, 80
 	// predictRate is the least bytes a second of a request's body.
 	predictRate = 1024
+	// predictWait is how long a request waits for memory.
+	predictWait = 15 * time.Second
 )
 
 // served is the version that makes predictions: a classifier of images and one of feature rows. A classifier runs one batch at a time,
@@ -80,15 +83,18 @@ type predictor struct {
 	refuse func(w http.ResponseWriter, code, detail string, args ...any)
 	// permits reports whether a call of gRPC is a reader's.
 	permits func(r *http.Request) bool
-	intake  *intake
+	// intake bounds the memory of requests, decoding that of pictures.
+	intake, decoding *intake
 
 	mu      sync.Mutex
 	serving *served
 }
 
-// newPredicting bounds the requests of one server.
-func newPredicting() *intake {
-	return newIntake(&round.Bounds{Bytes: maxPredictBytes, Rate: predictRate}, maxPredicting)
+// newPredicting bounds the requests of one server, to an amount of memory.
+func newPredicting(all int64) *intake {
+	in := newIntake(&round.Bounds{Bytes: maxPredictBytes, Rate: predictRate}, all)
+	in.wait = predictWait
+	return in
 }
 
 // routes returns the paths under which predictions are made.
@@ -299,7 +305,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	var build func(c *classify.Classifier) (*memory, *onnx.Tensor, error)
 	switch kind {
 	case "image/png", "image/jpeg", "application/octet-stream", "multipart/form-data":
-		data, err := held.read(w, r, maxPredictBytes, ofBinary)
+		data, err := held.read(w, r, maxPredictBytes, ofBinary, r.ContentLength)
 		names, files := []string{"image"}, [][]byte{data}
 		if err == nil && kind == "multipart/form-data" {
 			names, files, err = parts(bytes.NewReader(data), params["boundary"])
@@ -311,12 +317,19 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
 			m := &memory{}
 			for i, data := range files {
-				m.add(names[i], data, c.Fit, p.intake)
+				m.add(names[i], data, c.Fit, p.decoding)
 			}
 			return m, nil, nil
 		}
 	case "application/json":
-		rows, err := featureRows(held.body(w, r, maxPredictBytes, ofJSON))
+		body := held.body(w, r, maxPredictBytes, ofJSON)
+		if r.ContentLength >= 0 { // all at once, so that requests with a part of their memory do not wait for each other
+			err, body.times = held.take(r.Context(), ofJSON*min(r.ContentLength, maxPredictBytes)), 0
+		}
+		var rows [][]float32
+		if err == nil {
+			rows, err = featureRows(body)
+		}
 		if err != nil {
 			p.badBody(w, err)
 			return

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"fmp/onnx/alloctest"
-	"fmp/pipeline/federate/round"
 )
 
 // asking is one request for predictions, by one of the interfaces.
@@ -28,16 +27,7 @@ type asking struct {
 }
 
 // answer is the memory that a request takes beyond its body.
-func (a *asking) answer(classes int) int { return ofPixel*a.pixels + a.n*(ofItem+ofNumber*classes) }
-
-// buffer is the memory of a body that is read whole.
-func buffer(body, times int) int {
-	n := firstPart
-	for n <= body {
-		n *= 2
-	}
-	return times * n
-}
+func (a *asking) answer(classes int) int { return a.n * (ofItem + ofNumber*classes) }
 
 // askings are requests by each interface, of n rows or images, and of one picture of a side.
 func (f *fixture) askings(n, dx, side int) []asking {
@@ -92,16 +82,16 @@ func (f *fixture) askings(n, dx, side int) []asking {
 	const busy = http.StatusServiceUnavailable
 	return []asking{
 		{"rows", httpCall("/v1/predict", "application/json", own), busy, ofJSON * len(own), n, 0},
-		{"a PNG of 16 bits", httpCall("/v1/predict", "image/png", deep.Bytes()), busy, buffer(deep.Len(), ofBinary), 1, side * side},
-		{"a JPEG", httpCall("/v1/predict", "image/jpeg", photo.Bytes()), busy, buffer(photo.Len(), ofBinary), 1, side * side},
-		{"a form", httpCall("/v1/predict", m.FormDataContentType(), form.Bytes()), busy, buffer(form.Len(), ofBinary), 3, side * side},
-		{"tensors as JSON", httpCall(inferPath, "application/json", infer), busy, buffer(len(infer), ofJSON), n, 0},
+		{"a PNG of 16 bits", httpCall("/v1/predict", "image/png", deep.Bytes()), busy, ofBinary * deep.Len(), 1, side * side},
+		{"a JPEG", httpCall("/v1/predict", "image/jpeg", photo.Bytes()), busy, ofBinary * photo.Len(), 1, side * side},
+		{"a form", httpCall("/v1/predict", m.FormDataContentType(), form.Bytes()), busy, ofBinary * form.Len(), 3, side * side},
+		{"tensors as JSON", httpCall(inferPath, "application/json", infer), busy, ofJSON * len(infer), n, 0},
 		{"binary tensors", func() (int, string) {
 			w := f.binaryRequest(text, data)
 			return w.Code, w.Body.String()
-		}, busy, buffer(len(text)+len(data), ofBinary), n, 0},
-		{"gRPC, raw", grpcCall(raw), grpcExhausted, buffer(len(raw)+grpcHead, ofBinary), n, 0},
-		{"gRPC, contents", grpcCall(contents), grpcExhausted, buffer(len(contents)+grpcHead, ofBinary), n, 0},
+		}, busy, ofBinary * (len(text) + len(data)), n, 0},
+		{"gRPC, raw", grpcCall(raw), grpcExhausted, ofBinary * (len(raw) + 1), n, 0},
+		{"gRPC, contents", grpcCall(contents), grpcExhausted, ofBinary * (len(contents) + 1), n, 0},
 	}
 }
 
@@ -112,7 +102,7 @@ func TestPredictingMemory(t *testing.T) {
 		if status, text := a.do(); status != 200 && status != 0 { // what is made at the first request is made
 			t.Fatalf("%s: %d %.200s", a.name, status, text)
 		}
-		bound := a.body + a.answer(f.round.Client.C) + (a.n-1)*ofPixel*a.pixels // one picture after another
+		bound := a.body + a.answer(f.round.Client.C) + a.n*ofPixel*a.pixels // one picture after another
 		alloctest.AtMost(t, bound, func() { a.do() })
 	}
 }
@@ -121,22 +111,28 @@ func TestPredictingMemory(t *testing.T) {
 // told to come again, one that could never have it is told so, and all memory is given back.
 func TestPredictionsUnderWay(t *testing.T) {
 	f, dx := serving(t)
-	limit := func(all int64) *intake {
-		in := newIntake(&round.Bounds{Bytes: maxPredictBytes, Rate: predictRate}, all)
-		in.wait = time.Millisecond
-		f.srv.predictions.intake = in
-		return in
+	limit := func(to **intake, all int64) *intake {
+		*to = newPredicting(all)
+		(*to).wait = time.Millisecond
+		return *to
 	}
+	p := f.srv.predictions
 	for _, a := range f.askings(20, dx, 200) {
 		whole := int64(a.body + a.answer(f.round.Client.C))
-		in := limit(whole)
+		in, pictures := limit(&p.intake, whole), limit(&p.decoding, ofPixel*int64(a.pixels))
+		if a.pixels > 0 && pictures.memory.TryAcquire(1) {
+			if status, text := a.do(); status != a.busy || strings.Count(text, "under way") != 1 { // no second picture is tried
+				t.Errorf("%s, beside another picture: %d %.200s", a.name, status, text)
+			}
+			pictures.memory.Release(1)
+		}
 		other := lease{in: in}
-		// Too little is left for the body, for what follows it, the picture or the answer, or for its end.
+		// Too little is left for the body, for the answer, or for the end of it.
 		for _, left := range []int64{1, int64(a.body), whole - 1} {
 			if err := other.take(t.Context(), whole-left); err != nil {
 				t.Fatal(err)
 			}
-			if status, text := a.do(); status != a.busy || strings.Count(text, "under way") != 1 { // no second picture is tried
+			if status, text := a.do(); status != a.busy || !strings.Contains(text, "under way") {
 				t.Errorf("%s, %d bytes left: %d %.200s; want %d", a.name, left, status, text, a.busy)
 			}
 			other.release()
@@ -147,13 +143,13 @@ func TestPredictionsUnderWay(t *testing.T) {
 		if !in.memory.TryAcquire(whole) {
 			t.Errorf("%s: memory is not given back", a.name)
 		}
-		limit(100)
+		limit(&p.intake, 100)
 		if status, text := a.do(); status != http.StatusRequestEntityTooLarge && status != grpcExhausted || !strings.Contains(text, "fewer") {
 			t.Errorf("%s, never enough: %d %.200s", a.name, status, text)
 		}
 	}
-	in := limit(1 << 20)
-	in.wait = time.Minute
+	in, pictures := limit(&p.intake, 1<<20), limit(&p.decoding, ofPixel*400)
+	in.wait, pictures.wait = time.Minute, time.Minute
 	var group sync.WaitGroup
 	for range 8 {
 		for _, a := range f.askings(1, dx, 20) {
@@ -165,7 +161,7 @@ func TestPredictionsUnderWay(t *testing.T) {
 		}
 	}
 	group.Wait()
-	if !in.memory.TryAcquire(1 << 20) {
+	if !in.memory.TryAcquire(1<<20) || !pictures.memory.TryAcquire(ofPixel*400) {
 		t.Error("memory is not given back")
 	}
 }

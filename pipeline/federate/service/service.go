@@ -112,7 +112,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
 	s.predictions = &predictor{engine: c.Engine, log: c.Log, tracer: c.Tracer, refuse: s.refuse, permits: s.permits,
-		intake: newPredicting()}
+		intake: newPredicting(maxPredicting), decoding: newPredicting(maxDecoding)}
 	for r, err := range c.Store.Records(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)
