@@ -117,6 +117,34 @@ func coverageText(t *testing.T) string {
 	return b.String()
 }
 
+// missesText says how far limits lie from the intervals that miss them.
+func missesText(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| tasks | clients | own limit: held | missed upwards | held where it is below .9 | held within .01 | regression: held | " +
+		"within .01 |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, run := range []string{"digits-mnist/0-1", "digits-drawn/0-1", "digits-8x8/0-1", "pretrained/1-1", "pretrained/2-1"} {
+		k := readKept(t, "misses", filepath.FromSlash(run))
+		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+			fmt.Fprintf(&b, "| %s | %s |", run, partition)
+			for _, of := range []func(r *experiment.Record) *float64{
+				func(r *experiment.Record) *float64 { return &r.Coverage.Top }, func(r *experiment.Record) *float64 { return r.Coverage.Above },
+				func(r *experiment.Record) *float64 { return r.Coverage.Uncertain },
+				func(r *experiment.Record) *float64 { return r.Coverage.Near },
+				func(r *experiment.Record) *float64 { return r.Coverage.Regression },
+				func(r *experiment.Record) *float64 { return r.Coverage.RegressionNear },
+			} {
+				v, ok := clustered(t, []*keptRun{k}, partition, "FMP", of)
+				if !ok {
+					t.Fatalf("%s, %s has no distance of misses", run, partition)
+				}
+				fmt.Fprintf(&b, " %s |", pm(v))
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
 // closedCoverageText is the coverage of the closed form's intervals.
 func closedCoverageText(t *testing.T) string {
 	var b strings.Builder
@@ -255,6 +283,7 @@ func TestHeldOutFamilies(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, "intervals.md", "coverage", coverageText(t))
+	write(t, "intervals.md", "misses", missesText(t))
 	write(t, "intervals.md", "closed", closedCoverageText(t))
 	write(t, "results/README.md", "families", heldOutText(t))
 }
