@@ -22,8 +22,8 @@ type Coverage struct {
 	Top       float64  `json:"top"`
 	Uncertain *float64 `json:"uncertain,omitempty"`
 	Classes   float64  `json:"classes"`
-	// Above is the share of test points at which the probability of Top lies above its interval. Near is Top, and RegressionNear is Regression, of
-	// intervals that are wider by 0.01 at both ends; nil in earlier records.
+	// Above is the share of test points at which the probability of Top lies above its interval. Near is Top of intervals that are wider by
+	// 0.01 at both ends, RegressionNear is Regression of them; nil in earlier records.
 	Above          *float64 `json:"above,omitempty"`
 	Near           *float64 `json:"near,omitempty"`
 	RegressionNear *float64 `json:"regression_near,omitempty"`
@@ -144,7 +144,8 @@ func (g *goal) held(low, high []float64, class []int, most float64) *float64 {
 	return g.share(class, func(v float64, at int) (counts, is bool) { return v < most, low[at] <= v && v <= high[at] })
 }
 
-// share returns the share of points, among those that count, whose goal v at its class, at the place at, is as asked; nil where none counts.
+// share returns the share of points, among those that count, whose goal v at its class, at the place at, is as asked; nil where none
+// counts.
 func (g *goal) share(class []int, of func(v float64, at int) (counts, is bool)) *float64 {
 	n, in := 0, 0
 	for i, c := range class {
