@@ -91,15 +91,17 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 	return c, st
 }
 
-// again repeats an operation until it succeeds, as a server of a round does.
+// again repeats an operation until it succeeds, as a server of a round does. Its context has no deadline, as a server's has none: NATS
+// would wait until then for the answers of a server that died.
 func (c *mergeCluster) again(do func(context.Context) error) error {
-	for end := time.Now().Add(4 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		ctx, cancel := context.WithDeadline(c.t.Context(), end)
-		err := do(ctx)
-		cancel()
-		if err == nil || time.Now().After(end) || c.t.Context().Err() != nil {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	defer cancel()
+	defer time.AfterFunc(4*time.Minute, cancel).Stop()
+	for {
+		if err := do(ctx); err == nil || ctx.Err() != nil {
 			return err
 		}
+		time.Sleep(200 * time.Millisecond)
 	}
 }
 

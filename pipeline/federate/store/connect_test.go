@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -110,5 +111,44 @@ func TestCredentials(t *testing.T) {
 	_, err := Connect(Options{URL: "nats://127.0.0.1:1", Credentials: path}, "test")
 	if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) || strings.Contains(err.Error(), nats.ErrNoServers.Error()) {
 		t.Error(err)
+	}
+}
+
+// TestObjectTime: a read of an object that the servers no longer answer ends by itself, however long its context lasts. Objects that are
+// larger than asked for are not read.
+func TestObjectTime(t *testing.T) {
+	t.Parallel()
+	in, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true,
+		StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Start()
+	t.Cleanup(func() { in.Shutdown(); in.WaitForShutdown() })
+	if !in.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server is not ready")
+	}
+	s, err := Open(t.Context(), "fmp-1", Options{URL: in.ClientURL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.PutObject(t.Context(), "a", make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := s.Object(t.Context(), "a", 1000); err != nil || len(data) != 1000 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	if _, err := s.Object(t.Context(), "a", 999); err == nil || !strings.Contains(err.Error(), "at most 999") {
+		t.Errorf("1,000 bytes where 999 are asked for: %v", err)
+	}
+	if testing.Short() {
+		return
+	}
+	in.Shutdown()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	if _, err := s.Object(ctx, "a", 1000); err == nil || ctx.Err() != nil {
+		t.Errorf("of a server that is gone: %v", err)
 	}
 }

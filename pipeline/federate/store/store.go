@@ -417,24 +417,47 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 // ErrNone means that there is nothing under the name.
 var ErrNone = errors.New("nothing of that name")
 
-// Object returns the bytes that PutObject stored, at most most of them.
+const (
+	// answers is the time in which a server answers, and slowest the rate in bytes a second at which objects are read at least.
+	answers = 5 * time.Second
+	slowest = 1 << 20
+)
+
+// Object returns the bytes that PutObject stored, at most most of them. A server that dies loses requests without an answer, so that a
+// read has a time of its own, by the object's size: NATS would wait as long as the context lasts, or end a large read after 5 seconds.
 func (s *Store) Object(ctx context.Context, name string, most int64) ([]byte, error) {
-	r, err := s.objects.Get(ctx, name)
+	data, err := s.object(ctx, name, most)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		return nil, fmt.Errorf("store: %s: %w", name, ErrNone)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: reading %s: %w", name, err)
 	}
+	return data, nil
+}
+
+func (s *Store) object(ctx context.Context, name string, most int64) ([]byte, error) {
+	short, cancel := context.WithTimeout(ctx, answers)
+	defer cancel()
+	info, err := s.objects.GetInfo(short, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size > uint64(most) {
+		return nil, fmt.Errorf("it has %d bytes; at most %d are read", info.Size, most)
+	}
+	ctx, end := context.WithTimeout(ctx, answers+time.Duration(info.Size/slowest)*time.Second)
+	defer end()
+	r, err := s.objects.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	defer r.Close()
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err == nil && int64(len(data)) > most {
+	if err == nil && int64(len(data)) > most { // it was replaced meanwhile
 		err = fmt.Errorf("more than %d bytes", most)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("store: reading %s: %w", name, err)
-	}
-	return data, nil
+	return data, err
 }
 
 // Objects returns the names of all objects.
