@@ -359,7 +359,7 @@ func (b *bench) views(ctx context.Context, name string, of func(client int, alik
 		if err != nil {
 			return err
 		}
-		if err := b.scored(ctx, name+", for its client", own, tests[m/b.Family.Clients:][:1], known, false); err != nil {
+		if err := b.scored(ctx, name+", for its client", own, tests[m/b.Family.Clients:][:1], known, true); err != nil {
 			return err
 		}
 	}

@@ -38,14 +38,15 @@ func TestRun(t *testing.T) {
 		of[r.Name] = r
 		t.Logf("%s: %+v %+v", r.Name, r.Known, r.Unknown)
 	}
-	if len(of) != 11 {
-		t.Fatalf("%d rows; want 8 of FMP and 3 of FedCGS", len(of))
+	if len(of) != 13 {
+		t.Fatalf("%d rows; want 10 of FMP and 3 of FedCGS", len(of))
 	}
 	if a, b := of["FedCGS, aligned by SLOT-Align"], of["FedCGS"]; !(a.Unknown.NLL < b.Unknown.NLL) || !(a.Strength > 0) || b.Strength != 0 {
 		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v aligned by %v", b.Unknown, a.Unknown, a.Strength)
 	}
 	for _, c := range []struct{ below, above string }{
 		{"FMP, for its client", "FMP, all clients alike"},
+		{"FMP, for its client, adapted", "FMP, for its client"},
 		{"FMP, a client to come", "FMP, all clients alike"},
 		{"FMP, closed scope, for its client", "FMP, closed scope, all clients alike"},
 	} {
@@ -71,7 +72,7 @@ func TestRun(t *testing.T) {
 		moments[r.Name] = r
 		t.Logf("moments, %s: %+v %+v", r.Name, r.Known, r.Unknown)
 	}
-	if a, b := moments["FMP, for its client"].Known, moments["FMP, all clients alike"].Known; len(moments) != 4 || !(a.NLL < b.NLL) {
+	if a, b := moments["FMP, for its client"].Known, moments["FMP, all clients alike"].Known; len(moments) != 5 || !(a.NLL < b.NLL) {
 		t.Errorf("%d rows of moments; for its client %+v, all alike %+v", len(moments), a, b)
 	}
 	if of["FMP, for its client"].Unknown != nil || of["FMP, a client to come"].Unknown == nil {
