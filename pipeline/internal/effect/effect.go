@@ -148,10 +148,9 @@ func Of(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 	}
 	found, share := make([][]float64, len(sets)), make([]float64, len(sets))
 	for range turns {
-		ref := references(cells, found, sets[0].C, k)
 		next := make([][]float64, len(sets))
-		for m := range cells {
-			next[m], share[m] = effect(m, found[m], cells[m], ref, prior/float64(len(sets)))
+		for m, d := range differences(cells, found, sets[0].C, k) {
+			next[m], share[m] = d.effect(prior / float64(len(sets)))
 		}
 		if found = next; !anyOf(found) {
 			break
@@ -196,24 +195,22 @@ func effects(found [][]float64, share []float64, cells [][]cell, l Law) *Effects
 // the effects that are large enough to be found one by one.
 func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, error) {
 	k, _ := l.back.Dims()
-	ref := references(cells, found, classes, k)
-	in, differ, of := make([][]cell, len(cells)), 0, 0
-	for m := range cells {
-		d := compare(m, found[m], cells[m], ref)
+	in, held, differ, of := make([][]cell, len(cells)), 0, 0, 0
+	for m, d := range differences(cells, found, classes, k) {
 		if d == nil {
 			continue
 		}
 		of++
-		if !(d.tail < prior/float64(len(cells))) {
-			in[m] = cells[m]
+		alike := !(d.tail < prior/float64(len(cells)))
+		if !alike && d.slope < leastSlope {
 			continue
 		}
-		if d.slope >= leastSlope {
-			in[m] = cells[m]
+		in[m] = cells[m]
+		if held++; !alike {
 			differ++
 		}
 	}
-	if of < 3 {
+	if held < 3 {
 		return nil, nil
 	}
 	if 2*differ <= of {
@@ -291,8 +288,9 @@ func means(set *point.Set, white *mat.Dense) []cell {
 
 // reference holds the means of one class that medians are taken of, by coordinate in ascending order.
 type reference struct {
-	of     map[int]bool // clients
-	sorted [][]float64
+	of       map[int]bool // clients
+	sorted   [][]float64
+	variance float64 // sum over clients of that of their mean, 1/a
 }
 
 // references returns those of every class, of means less the effects found so far.
@@ -312,6 +310,7 @@ func references(cells [][]cell, shift [][]float64, classes, k int) []reference {
 			m := all[i]
 			r.of[m] = true
 			at := slices.IndexFunc(cells[m], func(l cell) bool { return l.class == y })
+			r.variance += 1 / cells[m][at].a
 			for j, v := range cells[m][at].x {
 				if shift[m] != nil {
 					v -= shift[m][j]
@@ -346,6 +345,21 @@ func (r *reference) median(j int, own float64, among bool) float64 {
 	return (value(n/2-1) + value(n/2)) / 2
 }
 
+// spread returns the variance of the median of one client's others, in units of the variance of a mean at precision 1. own is 1/a of the
+// client's mean where that is among them. The median of n normal numbers has pi/(2n + 1) times their variance where n is odd, and
+// pi/(2n + 2.6) times where it is even, within a twentieth.
+func (r *reference) spread(own float64) float64 {
+	n, sum := len(r.of), r.variance
+	if own > 0 {
+		n, sum = n-1, sum-own
+	}
+	more := 1.
+	if n%2 == 0 {
+		more = 2.6
+	}
+	return sum / float64(n) * math.Pi / (2*float64(n) + more)
+}
+
 // difference is that of a client's class means from the others'.
 type difference struct {
 	mean          []float64 // b
@@ -354,12 +368,42 @@ type difference struct {
 	statistic     float64 // F
 	tail          float64 // probability of F or more without an effect
 	slope         float64
+	// with is the sum over classes of a times the product of the client's means and the others', each about its mean over classes; of is that of
+	// the others' with themselves, and blur what noise of variance 1 in a mean at precision 1 adds to it. scale is that variance by R1.
+	with, of, blur, scale float64
+}
+
+// differences returns those of all clients; nil where too few classes are held by others too. shift are the effects found so far.
+func differences(cells [][]cell, shift [][]float64, classes, k int) []*difference {
+	ref := references(cells, shift, classes, k)
+	out := make([]*difference, len(cells))
+	var scales []float64
+	for m := range cells {
+		if out[m] = compare(m, shift[m], cells[m], ref); out[m] != nil {
+			scales = append(scales, out[m].scale)
+		}
+	}
+	if len(scales) == 0 {
+		return out
+	}
+	slices.Sort(scales)
+	noise := scales[len(scales)/2]
+	for _, d := range out {
+		if d == nil {
+			continue
+		}
+		// The others' means are noisy too, which would make the slope less than it is.
+		if of := d.of - noise*d.blur; of > 0 {
+			d.slope = d.with / of
+		}
+	}
+	return out
 }
 
 // compare returns a client's difference, nil where too few classes are held by others too. own is the effect that its means in ref are
 // without.
 func compare(m int, own []float64, cells []cell, ref []reference) *difference {
-	var weights, images []float64
+	var weights, images, spread []float64
 	var rows, refs [][]float64
 	for _, l := range cells {
 		r := &ref[l.class]
@@ -376,6 +420,11 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 			ref[j] = r.median(j, at, among)
 			row[j] = v - ref[j]
 		}
+		noise := 0.
+		if among {
+			noise = 1 / l.a
+		}
+		spread = append(spread, r.spread(noise))
 		weights, images, rows, refs = append(weights, l.a), append(images, l.n), append(rows, row), append(refs, ref)
 	}
 	if len(weights) < leastShared {
@@ -394,17 +443,17 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 	}
 	d.free = (d.cells - 1) * k
 	d.statistic = (d.r0 - d.r1) / k / (d.r1 / d.free)
-	d.tail, d.slope = 1, slope(rows, refs, weights)
+	d.tail = 1
+	d.apart(rows, refs, weights, spread)
 	if d.r1 > 0 {
 		d.tail = distuv.F{D1: k, D2: d.free}.Survival(d.statistic)
 	}
 	return d
 }
 
-// effect returns a client's effect, nil where there is none, and its share. own is the effect that its means in ref are without, tail the
-// probability with which a client without an effect may be taken to have one.
-func effect(m int, own []float64, cells []cell, ref []reference, tail float64) (b []float64, share float64) {
-	d := compare(m, own, cells, ref)
+// effect returns a client's effect, nil where there is none, and its share. tail is the probability with which a client without an effect
+// may be taken to have one.
+func (d *difference) effect(tail float64) (b []float64, share float64) {
 	if d == nil {
 		return nil, 1
 	}
@@ -417,18 +466,22 @@ func effect(m int, own []float64, cells []cell, ref []reference, tail float64) (
 	return d.mean, 1 / max(1, d.noise/d.free)
 }
 
-// slope returns that of the client's class means on the others', about the means of both: 1 plus the slope of their differences, given
-// about their mean.
-func slope(off, refs [][]float64, weights []float64) float64 {
-	centre, total := make([]float64, len(refs[0])), floats.Sum(weights)
+// apart sets the sums that tell how far apart the client's classes lie, given their differences about their mean, the others' means and the
+// variances of these.
+func (d *difference) apart(off, refs [][]float64, weights, spread []float64) {
+	k, total := float64(len(refs[0])), floats.Sum(weights)
+	centre := make([]float64, len(refs[0]))
 	for i, a := range weights {
 		floats.AddScaled(centre, a/total, refs[i])
 	}
-	var with, of float64
+	var units float64
 	for i, a := range weights {
 		floats.Sub(refs[i], centre)
-		with += a * floats.Dot(off[i], refs[i])
-		of += a * floats.Dot(refs[i], refs[i])
+		square := floats.Dot(refs[i], refs[i])
+		d.of += a * square
+		d.with += a * (square + floats.Dot(off[i], refs[i]))
+		d.blur += a * (1 - a/total) * spread[i] * k
+		units += (1 - a/total) * (1 + a*spread[i]) * k
 	}
-	return 1 + with/max(of, math.SmallestNonzeroFloat64)
+	d.scale = d.r1 / units
 }

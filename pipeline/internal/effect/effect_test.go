@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
 
@@ -295,4 +296,56 @@ func apartFrom(a, b [][]float64) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// TestSlope: the slope of a client's classes on the others' is that of their expectations, where the others' means are mostly noise; a client
+// that sends one mean for all classes has 0.
+func TestSlope(t *testing.T) {
+	r := rand.New(rng.New(5, "slope"))
+	const k, clients, classes, images = 200, 8, 12, 2
+	for _, c := range []struct{ spread, slope float64 }{{0.5, 1}, {1, 1}, {1, 0.6}, {3, 1}, {1, 0}} {
+		mean := make([][]float64, classes)
+		for y := range mean {
+			mean[y] = normal(r.NormFloat64, k, c.spread)
+		}
+		cells := make([][]cell, clients)
+		for m := range cells {
+			camera := normal(r.NormFloat64, k, 0.5)
+			for y := range mean {
+				a := honesty.Precision(images)
+				x := normal(r.NormFloat64, k, 1/math.Sqrt(a))
+				by := 1.
+				if m == 0 {
+					by = c.slope
+				}
+				floats.AddScaled(x, by, mean[y])
+				floats.Add(x, camera)
+				cells[m] = append(cells[m], cell{y, images, a, x})
+			}
+		}
+		got := differences(cells, make([][]float64, clients), classes, k)[0].slope
+		if math.Abs(got-c.slope) > 0.15 {
+			t.Errorf("classes %g apart: slope %.3f; want %g", c.spread, got, c.slope)
+		}
+	}
+}
+
+// TestNoneIn: a round of clients whose means are alike for all classes has no effects.
+func TestNoneIn(t *testing.T) {
+	r := rand.New(rng.New(6, "none"))
+	white := mat.NewDense(dx, dx, nil)
+	for j := range dx {
+		white.Set(j, j, 1)
+	}
+	sets := round(r, white, all, func(int, int) []float64 { return nil })
+	for m, s := range sets {
+		for c := range classes {
+			for j := range dx {
+				s.Row(c)[j] = float32(10*math.Sin(float64(m*dx+j)) + 0.01*r.NormFloat64())
+			}
+		}
+	}
+	if e, err := Of(sets, white, white); e != nil || err != nil {
+		t.Errorf("effects %+v, error %v", e, err)
+	}
 }
