@@ -368,8 +368,9 @@ type difference struct {
 	statistic     float64 // F
 	tail          float64 // probability of F or more without an effect
 	slope         float64
-	// with is the sum over classes of a times the product of the client's means and the others', each about its mean over classes; of is that of
-	// the others' with themselves, and blur what noise of variance 1 in a mean at precision 1 adds to it. scale is that variance by R1.
+	// with is the sum over classes of a times the product of the client's means and the others', each about its mean over classes;
+	// of is the sum of their own squares, and blur the part of it by noise of variance 1 in a mean at precision 1.
+	// scale is that variance by R1.
 	with, of, blur, scale float64
 }
 

@@ -298,8 +298,8 @@ func apartFrom(a, b [][]float64) (sum float64) {
 	return sum
 }
 
-// TestSlope: the slope of a client's classes on the others' is that of their expectations, where the others' means are mostly noise; a client
-// that sends one mean for all classes has 0.
+// TestSlope: the slope of a client's classes on the others' is that of their expectations, where the others' means are mostly noise. It is
+// 0 of one mean for all classes.
 func TestSlope(t *testing.T) {
 	r := rand.New(rng.New(5, "slope"))
 	const k, clients, classes, images = 200, 8, 12, 2
