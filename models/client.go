@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 
 	"fmp/onnx"
@@ -110,9 +111,7 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 		KappaDeviation: e.KappaDeviation, Clip: e.Clip, Resize: p.Resize, Mean: p.Mean, Std: p.Std, Layout: "NHWC", Classes: e.Classes,
 		Extractor: x.Digest, Licence: e.Licence, TrainingData: e.TrainingData, Command: e.Command, Seed: e.Seed, Config: e.Config,
 	}
-	if f.Extractor == "" {
-		f.Extractor = e.Extractor
-	}
+	f.Extractor = cmp.Or(f.Extractor, e.Extractor)
 	if len(f.Classes) == 0 {
 		f.Classes = x.Classes
 	}

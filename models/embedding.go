@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -38,9 +39,7 @@ func (c *EmbeddingConfig) fill() error {
 		return fmt.Errorf("embedding for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d", c.Dx, c.C, maxWidth, maxWidth)
 	}
 	dz := c.Dx + c.C
-	if c.Size == 0 {
-		c.Size = c.C
-	}
+	c.Size = cmp.Or(c.Size, c.C)
 	if c.Heads == 0 {
 		c.Heads = 1
 		if c.Published {

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -239,10 +240,7 @@ func (f Manifest) PointWidth() int {
 }
 
 func (f Manifest) name() string {
-	kind := f.Kind
-	if kind == "" {
-		kind = "model"
-	}
+	kind := cmp.Or(f.Kind, "model")
 	if f.Source != "" {
 		return kind + " " + f.Source
 	}

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -49,15 +50,9 @@ func (c *PredictorConfig) fill() error {
 			c.Heads = 4
 		}
 	}
-	if c.Dim == 0 {
-		c.Dim = (dz + 64 + c.Heads - 1) / c.Heads * c.Heads
-	}
-	if c.Fresh == 0 {
-		c.Fresh = 100
-	}
-	if c.Beta == 0 {
-		c.Beta = 2
-	}
+	c.Dim = cmp.Or(c.Dim, (dz+64+c.Heads-1)/c.Heads*c.Heads)
+	c.Fresh = cmp.Or(c.Fresh, 100)
+	c.Beta = cmp.Or(c.Beta, 2)
 	if !(c.Beta > 0 && c.Beta <= 1000) {
 		return fmt.Errorf("predictor with beta %v; allowed are numbers above 0 up to 1000", c.Beta)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -34,9 +35,7 @@ func checkSigned(f *pflag.FlagSet, model, digest string, given []byte) error {
 		return &usageError{fmt.Errorf("--%s: %w", signedBy, err)}
 	}
 	if path != "" || given == nil {
-		if path == "" {
-			path = model + ".sig"
-		}
+		path = cmp.Or(path, model+".sig")
 		if given, err = regularfile.ReadFile(path, signature.MaxBundle); err != nil {
 			return &usageError{fmt.Errorf("--%s asks for a signature of %s: %w", signedBy, model, err)}
 		}

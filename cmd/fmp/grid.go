@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,9 +97,7 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 		base := filepath.Base(file)
 		o.out = filepath.Join("grids", strings.TrimSuffix(base, filepath.Ext(base)))
 	}
-	if o.threads == 0 {
-		o.threads = runtime.GOMAXPROCS(0)
-	}
+	o.threads = cmp.Or(o.threads, runtime.GOMAXPROCS(0))
 	todo, err := newGridWork(cmd, runs, o.out, o.threads)
 	if err != nil {
 		return usageError(err)

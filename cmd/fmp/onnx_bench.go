@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -164,9 +165,7 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 			return nil, fmt.Errorf("input %q: %w", in.Name, err)
 		}
 		size := in.DType.Size()
-		if size == 0 {
-			size = 16 // of a Go string
-		}
+		size = cmp.Or(size, 16) // of a Go string
 		if total += n * size; total > maxBenchBytes {
 			return nil, fmt.Errorf("input %q of shape %v: the inputs need more than %d bytes; make --batch or --dim smaller", in.Name, shape,
 				maxBenchBytes)

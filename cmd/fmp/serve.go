@@ -151,9 +151,7 @@ func (o *serveFlags) check() error {
 	if o.file == "" {
 		return errors.New("serve: --round is missing; docs/federate.md shows a round file")
 	}
-	if o.state == "" {
-		o.state = filepath.Join(filepath.Dir(o.file), "state")
-	}
+	o.state = cmp.Or(o.state, filepath.Join(filepath.Dir(o.file), "state"))
 	if (o.cert == "") != (o.key == "") || (o.cert != "" && o.selfSigned) {
 		return errors.New("serve: give --tls-cert with --tls-key, or --tls-self-signed alone")
 	}

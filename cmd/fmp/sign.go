@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -81,9 +82,7 @@ the public half to those who verify, over a channel that the server does not con
 		if err != nil {
 			return usageError(err)
 		}
-		if out == "" {
-			out = signatureFile(args[0])
-		}
+		out = cmp.Or(out, signatureFile(args[0]))
 		leave, err := ignoredPaths(args[0], out, ignored)
 		if err != nil {
 			return usageError(err)
@@ -174,9 +173,7 @@ certificates or Sigstore identities are refused. The exit code is 0 where the si
 		if key == "" {
 			return usageErrorf("verify: --key is missing: the signer's public key")
 		}
-		if bundle == "" {
-			bundle = signatureFile(args[0])
-		}
+		bundle = cmp.Or(bundle, signatureFile(args[0]))
 		k, err := signature.LoadPublic(key)
 		if err != nil {
 			return usageError(err)

@@ -153,15 +153,10 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 		return usageErrorf("the data set has no corpus to train on; set dataset.splits.corpus above 0")
 	}
 	images.Release()
-	out := f.out
-	if out == "" {
-		out = strings.Map(fileRune, cfg.Dataset.Label()) + "-" + cmd.Name() + ".onnx"
-	}
+	out := cmp.Or(f.out, strings.Map(fileRune, cfg.Dataset.Label())+"-"+cmd.Name()+".onnx")
 	c := f.Config
 	c.Engine, c.Workers = eng, cfg.Engine.Threads
-	if c.Workers == 0 {
-		c.Workers = runtime.GOMAXPROCS(0)
-	}
+	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
 	if c.Corpus, c.Validation, err = meta.Split(whole); err != nil {
 		return usageError(err)
 	}

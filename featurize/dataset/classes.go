@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -70,9 +71,7 @@ func (ds *Dataset) choose(choice, exclude string) error {
 	all := len(ds.Classes)
 	keep := make([]bool, all)
 	if count, ok := countClasses(choice); ok || strings.TrimSpace(choice) == "" {
-		if count == 0 {
-			count = all
-		}
+		count = cmp.Or(count, all)
 		if count < 2 || count > all {
 			return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, 0 for all, or a list such as 0,3,7-9", count, all)
 		}

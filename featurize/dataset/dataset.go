@@ -5,6 +5,7 @@
 package dataset
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -119,9 +120,7 @@ type Options struct {
 
 // Load reads or draws a data set.
 func Load(ctx context.Context, o Options) (*Dataset, error) {
-	if o.Name == "" {
-		o.Name = "digits"
-	}
+	o.Name = cmp.Or(o.Name, "digits")
 	ds, err := load(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("data set %q: %w", o.Name, err)

@@ -4,6 +4,7 @@
 package digits
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -61,15 +62,9 @@ type Set struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Variant == "" {
-		c.Variant = Grey
-	}
-	if c.Train == 0 {
-		c.Train = DefaultTrain
-	}
-	if c.Test == 0 {
-		c.Test = DefaultTest
-	}
+	c.Variant = cmp.Or(c.Variant, Grey)
+	c.Train = cmp.Or(c.Train, DefaultTrain)
+	c.Test = cmp.Or(c.Test, DefaultTest)
 	if _, ok := VariantByName(string(c.Variant)); !ok {
 		return c, fmt.Errorf("digits: variant %q; allowed are %q and %q", c.Variant, Grey, Color)
 	}

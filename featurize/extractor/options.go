@@ -121,9 +121,7 @@ func (o Options) settle() (Options, error) {
 		if o.Mean == nil && o.Std == nil && o.Scale == "" {
 			o.Mean, o.Std, o.Scale = p.Mean, p.Std, p.Scale
 		}
-		if o.Channels == "" {
-			o.Channels = p.Channels
-		}
+		o.Channels = cmp.Or(o.Channels, p.Channels)
 		o.Resize = cmp.Or(o.Resize, p.Resize)
 	}
 	if o.Scale != Scale255 {
@@ -213,9 +211,7 @@ func parseSidecar(data []byte) (Options, error) {
 
 // over returns o with the fields that it leaves open taken from b.
 func (o Options) over(b Options) Options {
-	if o.Batch == 0 {
-		o.Batch = b.Batch
-	}
+	o.Batch = cmp.Or(o.Batch, b.Batch)
 	// Mean and std belong to their scale: those of b do not go with a scale or a preset of o's.
 	if o.Scale == "" && o.Preset == "" {
 		if o.Mean == nil && o.Std == nil {
@@ -228,24 +224,14 @@ func (o Options) over(b Options) Options {
 			o.Std = b.Std
 		}
 	}
-	if o.Channels == "" {
-		o.Channels = b.Channels
-	}
-	if o.Resize == "" {
-		o.Resize = b.Resize
-	}
+	o.Channels = cmp.Or(o.Channels, b.Channels)
+	o.Resize = cmp.Or(o.Resize, b.Resize)
 	if o.Layout == "" || strings.EqualFold(o.Layout, "auto") {
 		o.Layout = b.Layout
 	}
-	if o.Input == "" {
-		o.Input = b.Input
-	}
-	if o.Output == "" {
-		o.Output = b.Output
-	}
-	if o.Side == 0 {
-		o.Side = b.Side
-	}
+	o.Input = cmp.Or(o.Input, b.Input)
+	o.Output = cmp.Or(o.Output, b.Output)
+	o.Side = cmp.Or(o.Side, b.Side)
 	return o
 }
 

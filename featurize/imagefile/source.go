@@ -2,6 +2,7 @@ package imagefile
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -89,9 +90,7 @@ type Options struct {
 // Open opens a folder of images (one folder per class), a list of them (.csv of path,label), an IDX file of images, or, where
 // labels are optional, one image. An image of a format that is not read is a bad one; others are the files in a folder that are none.
 func Open(path string, o Options) (src Source, others LeftOut, err error) {
-	if o.MaxPixels == 0 {
-		o.MaxPixels = MaxPixels
-	}
+	o.MaxPixels = cmp.Or(o.MaxPixels, MaxPixels)
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, others, fmt.Errorf("images: %w", err)
@@ -257,9 +256,7 @@ func (p *pictures) decode(ctx context.Context, path string) (im image.Image, dig
 // OpenFiles is [Open] for a folder whose files lie elsewhere than in the file system: their paths in it, CLASS/.../NAME with
 // slashes, and a function that returns the contents of one. The images come in the order in which Open gives them.
 func OpenFiles(paths []string, read func(path string) ([]byte, error), o Options) (src Source, others LeftOut, err error) {
-	if o.MaxPixels == 0 {
-		o.MaxPixels = MaxPixels
-	}
+	o.MaxPixels = cmp.Or(o.MaxPixels, MaxPixels)
 	var parts [][]string
 	for _, p := range paths {
 		parts = append(parts, strings.Split(p, "/"))

@@ -3,6 +3,7 @@
 package learn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,9 +58,7 @@ type Config struct {
 
 // DefaultConfig returns settings that were found to work for a data set of this kind on two cores.
 func DefaultConfig(ds *dataset.Dataset, dx int) Config {
-	if dx == 0 {
-		dx = 64
-	}
+	dx = cmp.Or(dx, 64)
 	c := Config{
 		Network: models.DefaultExtractor(ds.Train.Ch, ds.Train.H, ds.Train.W, dx),
 		Epochs:  40, Batch: 128, Shards: 2, Rate: 0.2, Warmup: 3, Momentum: 0.9, WeightDecay: 1e-3, Smoothing: 0.1,

@@ -3,6 +3,7 @@
 package patches
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,7 @@ func (o Options) withDefaults() Options {
 			*d.v = d.def
 		}
 	}
-	if o.Ridge == 0 {
-		o.Ridge = 0.002
-	}
+	o.Ridge = cmp.Or(o.Ridge, 0.002)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/md5"
 	"crypto/sha256"
@@ -46,15 +47,9 @@ func (d *Downloader) withDefaults() *Downloader {
 		return nil
 	}
 	c.Client = &guarded
-	if c.Tries == 0 {
-		c.Tries = 3
-	}
-	if c.Pause == 0 {
-		c.Pause = time.Second
-	}
-	if c.Stall == 0 {
-		c.Stall = 60 * time.Second
-	}
+	c.Tries = cmp.Or(c.Tries, 3)
+	c.Pause = cmp.Or(c.Pause, time.Second)
+	c.Stall = cmp.Or(c.Stall, 60*time.Second)
 	return &c
 }
 

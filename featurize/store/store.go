@@ -4,6 +4,7 @@ package store
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -274,9 +275,7 @@ func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err erro
 			}
 		}
 	}
-	if folder == "" {
-		folder = name
-	}
+	folder = cmp.Or(folder, name)
 	if s, ok := dataset.Lookup(strings.ToLower(name)); ok && s.Kind != "" {
 		name, folder = s.Name, s.Folders[0]
 	}

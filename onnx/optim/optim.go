@@ -8,6 +8,7 @@
 package optim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -299,15 +300,9 @@ func (o SGD) update(f *fragment, p param) (string, []string) {
 
 func (o AdamW) betas() (b1, b2, eps float64) {
 	b1, b2, eps = o.Beta1, o.Beta2, o.Epsilon
-	if b1 == 0 {
-		b1 = 0.9
-	}
-	if b2 == 0 {
-		b2 = 0.999
-	}
-	if eps == 0 {
-		eps = 1e-8
-	}
+	b1 = cmp.Or(b1, 0.9)
+	b2 = cmp.Or(b2, 0.999)
+	eps = cmp.Or(eps, 1e-8)
 	return b1, b2, eps
 }
 

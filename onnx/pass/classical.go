@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -122,9 +123,7 @@ func (s *speller) labels(ints string) (string, int, error) {
 // linear returns X Wᵀ + b, [n, rows]; 0 rows stand for as many as there are intercepts.
 func (s *speller) linear(rows int) (string, int, error) {
 	w, b := s.numbers("coefficients"), s.numbers("intercepts")
-	if rows == 0 {
-		rows = len(b)
-	}
+	rows = cmp.Or(rows, len(b))
 	if rows < 1 || len(w) == 0 || len(w)%rows != 0 || len(b) != 0 && len(b) != rows {
 		return "", 0, fmt.Errorf("%d coefficients and %d intercepts do not make %d rows", len(w), len(b), rows)
 	}
@@ -155,10 +154,7 @@ func spellLinearClassifier(s *speller) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := len(s.attrs.Floats("intercepts"))
-	if rows == 0 {
-		rows = classes
-	}
+	rows := cmp.Or(len(s.attrs.Floats("intercepts")), classes)
 	y, rows, err := s.linear(rows)
 	switch {
 	case err != nil:

@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,10 +147,7 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 		}
 		names[from] = name
 	}
-	prefix := n.Name
-	if prefix == "" {
-		prefix = f.Name
-	}
+	prefix := cmp.Or(n.Name, f.Name)
 	if len(prefix) > maxPrefixBytes {
 		prefix = strings.ToValidUTF8(prefix[:maxPrefixBytes], "")
 	}

@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,9 +40,7 @@ func Recurrent(n *onnx.Node, opset int, d onnx.DType, hidden int, fresh func(bas
 	}
 	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, node: n, attrs: attrs, cell: cells[n.Op], d: d, result: d, hidden: hidden,
 		batchFirst: attrs.Int("layout") == 1}
-	if r.base == "" {
-		r.base = strings.ToLower(n.Op)
-	}
+	r.base = cmp.Or(r.base, strings.ToLower(n.Op))
 	r.widen()
 	if err := r.check(opset); err != nil {
 		return nil, err

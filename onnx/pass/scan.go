@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -27,10 +28,7 @@ func upgradeScan9(u *upgrader, n *onnx.Node) error {
 		return fmt.Errorf("num_scan_inputs is %d of %d inputs behind the lengths, with %d outputs, which does not fit its body", m, len(inputs),
 			len(n.Outputs))
 	}
-	base := n.Outputs[0]
-	if base == "" {
-		base = "scan"
-	}
+	base := cmp.Or(n.Outputs[0], "scan")
 	e := &emit{fresh: u.names.unique, base: base}
 	each := &onnx.Graph{Name: base + "/each", Initializers: map[string]*onnx.Tensor{}}
 	outer := &onnx.Node{Name: n.Name, Op: "Scan", Outputs: n.Outputs}

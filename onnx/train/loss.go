@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,10 +115,7 @@ func (l Loss) model(scores onnx.ValueInfo) (*onnx.Model, error) {
 }
 
 func (l Loss) contrastive(b *build.Builder, y, label build.Ref) build.Ref {
-	temperature := l.Temperature
-	if temperature == 0 {
-		temperature = 0.1
-	}
+	temperature := cmp.Or(l.Temperature, 0.1)
 	z := b.Div(y, b.Sqrt(b.Add(b.ReduceSum(b.Mul(y, y), true, 1), b.F32(1e-12))))
 	s := b.Mul(b.MatMul(z, b.Transpose(z, 1, 0)), b.F32(float32(1/temperature)))
 	self := b.Op("EyeLike", []build.Ref{s}, onnx.IntAttr("dtype", int(onnx.Float32)))

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -553,9 +554,6 @@ func (t Tuning) Measure(ctx context.Context, eng engine.Engine, m *onnx.Model, d
 		return nil, err
 	}
 	defer s.Close()
-	size := p.fixed
-	if size == 0 {
-		size = max(1, t.Batch/max(1, t.Parts))
-	}
+	size := cmp.Or(p.fixed, max(1, t.Batch/max(1, t.Parts)))
 	return measure(ctx, s, p, p.init, data, size)
 }

@@ -1,6 +1,7 @@
 package erm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -47,12 +48,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Tolerance == 0 {
 		o.Tolerance = DefaultTolerance
 	}
-	if o.Residual == 0 {
-		o.Residual = BackwardTolerance
-	}
-	if o.MaxSteps == 0 {
-		o.MaxSteps = DefaultMaxSteps
-	}
+	o.Residual = cmp.Or(o.Residual, BackwardTolerance)
+	o.MaxSteps = cmp.Or(o.MaxSteps, DefaultMaxSteps)
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}

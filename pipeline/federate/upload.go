@@ -6,6 +6,7 @@ package federate
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -251,10 +252,7 @@ func quantise(s *point.Set) (q []int8, scale []float32) {
 			for _, v := range row {
 				top = max(top, v, -v)
 			}
-			step := top / 127
-			if step == 0 {
-				step = 1
-			}
+			step := cmp.Or(top/127, 1)
 			scale = append(scale, step)
 			for k, v := range row {
 				q[at+k] = int8(min(max(math.RoundToEven(float64(v)/float64(step)), -127), 127))

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -95,9 +96,7 @@ const plainGamma = -6
 // each of two anchors. Steps is the number of steps of the first phase; the four phases together take 2.3 times as many. Metrics:
 // loss, nll, joint; in validation nll, joint, acc and ece with 100 samples.
 func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error) {
-	if c.Fresh == 0 {
-		c.Fresh = 1 // no points are drawn
-	}
+	c.Fresh = cmp.Or(c.Fresh, 1) // no points are drawn
 	if len(c.Alphas) == 0 {
 		c.Alphas = conjugateAlphas
 	}
@@ -409,9 +408,7 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 		return nil, fmt.Errorf("moments of the corpus: there is none; set dataset.splits.corpus above 0")
 	}
 	dx, n := corpus.Dx, corpus.Len()
-	if k == 0 {
-		k = min(corpus.C-1, dx-1)
-	}
+	k = cmp.Or(k, min(corpus.C-1, dx-1))
 	if k < 1 || k >= dx {
 		return nil, fmt.Errorf("moments of the corpus: %d coordinates of %d features; allowed are 1 to one less than these", k, dx)
 	}

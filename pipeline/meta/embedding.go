@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -48,12 +49,8 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 	if err := models.Match(pf, f); err != nil {
 		return nil, fmt.Errorf("training embedding: %w", err)
 	}
-	if c.Fresh == 0 {
-		c.Fresh = pf.Fresh
-	}
-	if c.Score == 0 {
-		c.Score = 2
-	}
+	c.Fresh = cmp.Or(c.Fresh, pf.Fresh)
+	c.Score = cmp.Or(c.Score, 2)
 	if err := c.fill(4, 1, 2e-3); err != nil {
 		return nil, err
 	}

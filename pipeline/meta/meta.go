@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -99,15 +100,9 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
 	c.crew = make(crew, c.Workers)
-	if c.Rate == 0 {
-		c.Rate = rate
-	}
-	if c.Clip == 0 {
-		c.Clip = 1
-	}
-	if c.L2 == 0 {
-		c.L2 = 3
-	}
+	c.Rate = cmp.Or(c.Rate, rate)
+	c.Clip = cmp.Or(c.Clip, 1)
+	c.L2 = cmp.Or(c.L2, 3)
 	switch {
 	case c.Engine == nil:
 		return fmt.Errorf("training: no engine given")

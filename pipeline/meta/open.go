@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,12 +62,8 @@ type openSplit struct {
 // moments of the result are those of the whole corpus. Metrics: loss,
 // nll, joint; in validation those of tasks that no step used.
 func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
-	if c.Steps == 0 {
-		c.Steps = 300
-	}
-	if c.Coordinates == 0 {
-		c.Coordinates = open.MostCoordinates
-	}
+	c.Steps = cmp.Or(c.Steps, 300)
+	c.Coordinates = cmp.Or(c.Coordinates, open.MostCoordinates)
 	c.Fresh, c.Validation = 1, nil // no points are drawn; validation tasks use classes left out
 	if err := c.fill(4, 32, 0.05); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -115,18 +116,10 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 // prepare checks the configuration and the model, and sets defaults.
 func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	var f models.Manifest
-	if c.Joint == 0 {
-		c.Joint = 1
-	}
-	if c.Alone == 0 {
-		c.Alone = 0.3
-	}
-	if c.Local == 0 {
-		c.Local = 0.5
-	}
-	if c.Coupling == 0 {
-		c.Coupling = 1
-	}
+	c.Joint = cmp.Or(c.Joint, 1)
+	c.Alone = cmp.Or(c.Alone, 0.3)
+	c.Local = cmp.Or(c.Local, 0.5)
+	c.Coupling = cmp.Or(c.Coupling, 1)
 	if !(c.Local >= 0 && c.Local <= 1 && c.Alone >= 0) || math.IsInf(c.Alone+c.Joint+c.Coupling, 0) || math.IsNaN(c.Joint+c.Coupling) {
 		return f, fmt.Errorf("training predictor: local %v, alone %v, joint %v, coupling %v; allowed are 0 to 1, numbers from 0, and numbers",
 			c.Local, c.Alone, c.Joint, c.Coupling)
@@ -138,9 +131,7 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	if err != nil {
 		return f, err
 	}
-	if c.Fresh == 0 {
-		c.Fresh = f.Fresh
-	}
+	c.Fresh = cmp.Or(c.Fresh, f.Fresh)
 	return f, c.fill(4, 2, 1e-3)
 }
 

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -102,9 +103,7 @@ func clipNorm(values map[string]*onnx.Tensor, corpus *task.Bank) float64 {
 // held-out points plus the joint score of ten of them. Metrics: loss, nll, joint; in validation nll and joint.
 func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	c.Fresh = 1 // no points are drawn
-	if c.Steps == 0 {
-		c.Steps = 200
-	}
+	c.Steps = cmp.Or(c.Steps, 200)
 	if err := c.fill(8, 32, 0.05); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -97,9 +98,7 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 		return nil, fmt.Errorf("pool: the uploads are of a private round: %w", ErrNoGraph)
 	}
 	p := &Private{Releases: releases, Graph: graph, Client: client, Samples: o.Samples, Seed: o.Seed}
-	if p.Samples == 0 {
-		p.Samples = ConjugateSamples
-	}
+	p.Samples = cmp.Or(p.Samples, ConjugateSamples)
 	b := releases[0].Budget
 	if b.Noise == privacy.TwoServers && releases[0].Share != nil {
 		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says nothing: serve the round (fmp serve " +

@@ -15,6 +15,7 @@
 package ort
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -208,9 +209,7 @@ func ProviderNames() []string {
 }
 
 func appendProvider(so *ortgo.SessionOptions, name string) error {
-	if name == "" {
-		name = "cpu"
-	}
+	name = cmp.Or(name, "cpu")
 	for _, p := range providers {
 		if p.name != name {
 			continue

@@ -1,6 +1,7 @@
 package pure
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 
@@ -26,10 +27,7 @@ func New(o engine.Options) (engine.Engine, error) {
 	if o.Provider != "" && o.Provider != "cpu" {
 		return nil, fmt.Errorf("engine pure: provider %q; it runs on cpu alone, for others use engine ort", o.Provider)
 	}
-	n := o.Threads
-	if n == 0 {
-		n = runtime.GOMAXPROCS(0)
-	}
+	n := cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
 	return &pureEngine{opts: o, threads: n}, nil
 }
 

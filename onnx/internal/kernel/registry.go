@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -30,9 +31,7 @@ var registry = map[string][]*Def{}
 func register(defs ...Def) {
 	for i := range defs {
 		d := &defs[i]
-		if d.Until == 0 {
-			d.Until = MaxOpset
-		}
+		d.Until = cmp.Or(d.Until, MaxOpset)
 		registry[d.Op] = append(registry[d.Op], d)
 	}
 }

@@ -374,9 +374,7 @@ func (f *File) fillPrivacy() error {
 	if b == nil {
 		return nil
 	}
-	if b.Delta == 0 {
-		b.Delta = privacy.DefaultDelta
-	}
+	b.Delta = cmp.Or(b.Delta, privacy.DefaultDelta)
 	b.Unit, b.Relation, b.Noise = cmp.Or(b.Unit, privacy.Example), cmp.Or(b.Relation, privacy.AddRemove), cmp.Or(b.Noise, privacy.Local)
 	faults := []error{b.Check()}
 	for _, k := range []struct {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -432,10 +433,7 @@ func parts(body io.Reader, boundary string) (names []string, files [][]byte, err
 		if err != nil {
 			return nil, nil, err
 		}
-		name := p.FileName()
-		if name == "" {
-			name = fmt.Sprint(len(files))
-		}
+		name := cmp.Or(p.FileName(), fmt.Sprint(len(files)))
 		names, files = append(names, name), append(files, data)
 	}
 	if len(files) == 0 {

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -78,9 +79,7 @@ func Name(round uint64, graph string) string {
 
 // Open starts or connects to the server and creates the round's buckets if they do not exist.
 func Open(ctx context.Context, name string, o Options) (*Store, error) {
-	if o.Replicas == 0 {
-		o.Replicas = 1
-	}
+	o.Replicas = cmp.Or(o.Replicas, 1)
 	s := &Store{name: name, replicas: o.Replicas, largest: o.Largest}
 	var err error
 	if o.URL == "" {

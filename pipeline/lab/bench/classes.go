@@ -67,9 +67,7 @@ func (c *Classes) Train(ctx context.Context) error {
 		return err
 	}
 	o := meta.ConjugateConfig{Config: meta.Config{Engine: c.Engine, Workers: 1, Corpus: bank, Steps: c.Steps, Seed: 1}}
-	if o.Steps == 0 {
-		o.Steps = 300
-	}
+	o.Steps = cmp.Or(o.Steps, 300)
 	m, err := meta.TrainConjugate(ctx, o)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package rival
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -240,9 +241,7 @@ func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64
 			return 0, 0, fmt.Errorf("tuning %s of %s = %v on task %d: %w", param, name, v, i, err)
 		}
 	}
-	if t.warm == 0 {
-		t.warm = 1
-	}
+	t.warm = cmp.Or(t.warm, 1)
 	temperature, nll = coolest(all, t.warm)
 	t.warm = temperature
 	if t.m.Info().Joint {

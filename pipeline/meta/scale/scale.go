@@ -4,6 +4,7 @@
 package scale
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -58,10 +59,7 @@ const leastDeviation, mostDeviation = 0.05, 0.5
 // that of the parabola through the best value tried and its neighbours. The deviation is that of the log of the tasks' best temperatures
 // from 0, the temperature of the scalars: the mean square less the mean sampling variance of the tasks' images.
 func Learn(ctx context.Context, p *open.Predictor, c Config) (scale, deviation float64, err error) {
-	tasks := c.Tasks
-	if tasks == 0 {
-		tasks = 24
-	}
+	tasks := cmp.Or(c.Tasks, 24)
 	losses, cooled := make([][]float64, tasks), make([][]sample.Cooled, tasks)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, c.Workers))
