@@ -58,12 +58,16 @@ type Config struct {
 	Test int
 	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder, "none" disables the cache.
 	Cache string
+	// Skip leaves out images that cannot be decoded, of a data set whose files are decoded when they are asked for; without it they are
+	// an error that names them, once the features of all others are stored.
+	Skip bool
 	// Progress, if not nil, is called with the number of images done, possibly from several goroutines.
 	Progress func(done, total int)
 }
 
 // Run computes, or reads from the cache, the features of a data set's training and test images. The features of a
-// third-party model are standardised with the statistics of the extractor part.
+// third-party model are standardised with the statistics of the extractor part. Images that are left out, see [Config], are dropped from
+// ds as well.
 func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Config) (*Features, error) {
 	if c.Fractions == (dataset.Fractions{}) {
 		c.Fractions = dataset.DefaultFractions
@@ -99,6 +103,9 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 			// The features are right without a cache; the next run will compute them again.
 			f.Notes = append(f.Notes, fmt.Sprintf("features could not be cached: %v", cause(err)))
 		}
+	}
+	if all, err = f.decodable(ctx, ds, all, c); err != nil {
+		return nil, err
 	}
 	cut := f.Train.N * f.Dx
 	f.Train.Features, f.Test.Features = all[:cut:cut], all[cut:]

@@ -15,6 +15,9 @@ import (
 // standardised by stats if that is not nil.
 func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, stats *Stats, cache string,
 	progress func(done, total int)) ([]float32, error) {
+	if images.Lazy() {
+		return nil, fmt.Errorf("features of %d images: they are named by their pixels, which must be in memory", images.N)
+	}
 	h := sha256.New()
 	for _, v := range []int{images.N, images.H, images.W, images.Ch} {
 		var b [8]byte

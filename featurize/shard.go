@@ -29,6 +29,8 @@ type Shard struct {
 	Total int    `json:"total"`
 	// Cached reports whether the features were there already.
 	Cached bool `json:"cached"`
+	// LeftOut is the number of its images that cannot be decoded; their features are NaN.
+	LeftOut int `json:"left_out,omitempty"`
 }
 
 // RunShard computes shard i of n, counted from 0, of the features of a data set and stores it in the cache folder. Shards end where chunks
@@ -46,7 +48,8 @@ func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, 
 	}
 	if all, _ := loadRows(s.Path, s.Total, x.Dx()); all != nil {
 		s.Cached = true
-		return s, nil
+		err := s.decoded(ctx, ds, all[s.From*x.Dx():s.To*x.Dx()], x.Dx(), c.Skip)
+		return s, err
 	}
 	if s.From > 0 || s.To < s.Total {
 		s.Path = strings.TrimSuffix(s.Path, ".npy") + s.suffix()
@@ -56,17 +59,32 @@ func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, 
 		return s, nil
 	}
 	rows, _ := loadRows(s.Path, s.To-s.From, x.Dx())
-	if s.Cached = rows != nil; s.Cached {
-		return s, nil
+	if s.Cached = rows != nil; !s.Cached {
+		var err error
+		if rows, err = extract(ctx, ds, x, g, dataset.Range{From: s.From, To: s.To}, s.Path, c.Progress); err != nil {
+			return s, err
+		}
+		if err := saveRows(s.Path, rows, x.Dx()); err != nil {
+			return s, fmt.Errorf("storing features: %w", err)
+		}
 	}
-	rows, err := extract(ctx, ds, x, g, dataset.Range{From: s.From, To: s.To}, s.Path, c.Progress)
-	if err != nil {
-		return s, err
+	err := s.decoded(ctx, ds, rows, x.Dx(), c.Skip)
+	return s, err
+}
+
+// decoded counts the images of rows, the shard's, that could not be decoded; without skip they are an error that names them.
+func (s *Shard) decoded(ctx context.Context, ds *dataset.Dataset, rows []float32, dx int, skip bool) error {
+	if !ds.Train.Lazy() {
+		return nil
 	}
-	if err := saveRows(s.Path, rows, x.Dx()); err != nil {
-		return s, fmt.Errorf("storing features: %w", err)
+	bad := undecoded(rows, dx)
+	if s.LeftOut = len(bad); skip || len(bad) == 0 {
+		return nil
 	}
-	return s, nil
+	for k := range bad {
+		bad[k] += s.From
+	}
+	return refused(ctx, &ds.Train.Images, &ds.Test.Images, bad)
 }
 
 // Merged are the stored features of a data set, made of shards.

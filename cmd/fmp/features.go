@@ -25,7 +25,9 @@ and trainings with the same data set, extractor and preprocessing read them.
 --shard i/N computes the i-th of N parts alone, i from 0: N machines that share the cache folder compute the features together, and fmp
 features merge makes the stored file of their shards. It is the file of a computation without shards, byte for byte, where
 extractor.batch, engine and kind of processor are the same. A shard that was stopped resumes when the same command is given again; one
-that is there is not computed again. Every machine reads all images, which name the features; the extractor runs on its share of them.`,
+that is there is not computed again. Up to 1 GiB of pixels is held in memory: every machine decodes all images, whose pixels name the
+features. The images of a larger folder are decoded batch by batch, by each machine its share alone. Their files name the features, so
+that every machine reads these once. Images that cannot be decoded are named at the end, or left out with --on-bad skip.`,
 		Example: `  fmp features --dataset cifar10
   fmp features --dataset ./photos --extractor efficientnet-lite0 --shard 3/16
   fmp features merge`,
@@ -63,6 +65,9 @@ that is there is not computed again. Every machine reads all images, which name 
 			text = fmt.Sprintf("shard %s is empty: there are fewer chunks of images than shards", shard)
 		case got.Cached:
 			text += ", which were there"
+		}
+		if got.LeftOut > 0 {
+			text += fmt.Sprintf(", without %d that cannot be decoded", got.LeftOut)
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 		return err

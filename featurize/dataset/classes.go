@@ -195,7 +195,11 @@ func (ds *Dataset) holdOut(share float64) error {
 		return err
 	}
 	if ds.Test.N > 0 {
-		test.Pix = append(ds.Test.Pix, test.Pix...)
+		if test.Lazy() {
+			test.files.paths = append(ds.Test.files.paths, test.files.paths...)
+		} else {
+			test.Pix = append(ds.Test.Pix, test.Pix...)
+		}
 		test.Labels = append(ds.Test.Labels, test.Labels...)
 		test.N += ds.Test.N
 	}

@@ -22,7 +22,7 @@ import (
 
 // Bounds on a data set.
 const (
-	// MaxBytes bounds the pixels of one part held in memory: 1 GiB.
+	// MaxBytes bounds the pixels of images that are held in memory: 1 GiB.
 	MaxBytes = 1 << 30
 	// MaxSide bounds the height and width of a stored image.
 	MaxSide = 4096
@@ -30,25 +30,36 @@ const (
 	MaxClasses = 10_000
 )
 
-// Images holds N images of H x W pixels and Ch channels (1 grey, 3 RGB): Pix is [N, H, W, Ch], row-major.
+// Images holds N images of H x W pixels and Ch channels (1 grey, 3 RGB): Pix is [N, H, W, Ch], row-major. Files that are decoded when
+// they are asked for ([Images.Lazy]) have no Pix.
 type Images struct {
 	N, H, W, Ch int
 	Pix         []uint8
+	files       *files
 }
 
-// At returns image i, [H, W, Ch]. It shares memory with the set.
+// At returns image i, [H, W, Ch], of images in memory. It shares memory with the set.
 func (im *Images) At(i int) []uint8 {
 	s := im.H * im.W * im.Ch
 	return im.Pix[i*s : (i+1)*s : (i+1)*s]
 }
 
-// Select copies the images with the given indices, in that order.
+// Select copies the images with the given indices, in that order; of files their names.
 func (im *Images) Select(idx []int) (*Images, error) {
-	out := &Images{N: len(idx), H: im.H, W: im.W, Ch: im.Ch, Pix: make([]uint8, 0, len(idx)*im.H*im.W*im.Ch)}
 	for _, i := range idx {
 		if i < 0 || i >= im.N {
 			return nil, fmt.Errorf("image %d was asked for; the set has images 0 to %d", i, im.N-1)
 		}
+	}
+	if im.Lazy() {
+		paths := make([]string, len(idx))
+		for k, i := range idx {
+			paths[k] = im.files.paths[i]
+		}
+		return im.with(paths), nil
+	}
+	out := &Images{N: len(idx), H: im.H, W: im.W, Ch: im.Ch, Pix: make([]uint8, 0, len(idx)*im.H*im.W*im.Ch)}
+	for _, i := range idx {
 		out.Pix = append(out.Pix, im.At(i)...)
 	}
 	return out, nil
@@ -112,6 +123,9 @@ type Options struct {
 	Fit imagefile.Fit
 	// Skip leaves out images of a folder that cannot be read and names them in a note; without it they are an error that names them.
 	Skip bool
+	// Hold is the number of bytes that the pixels of a folder's images may take to be held in memory. Those of a larger folder are decoded
+	// when they are asked for. 0 means [MaxBytes], beyond which a folder is refused.
+	Hold int64
 	// Seed is the seed of the drawn data sets (default 0). Ignored by those read from files.
 	Seed uint64
 	// Progress, if not nil, is called during long work with the number done and the total.
@@ -134,7 +148,9 @@ func Load(ctx context.Context, o Options) (*Dataset, error) {
 	if err := ds.Check(); err != nil {
 		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
 	}
-	ds.Digest = ds.digest()
+	if ds.Digest, err = ds.digest(ctx, o.Progress); err != nil {
+		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
+	}
 	return ds, nil
 }
 
@@ -167,7 +183,7 @@ func open(ctx context.Context, name, dir string, o Options) (*Dataset, error) {
 	case KindCIFAR100:
 		ds, err = openCIFAR100(dir)
 	default:
-		ds, err = openFolder(ctx, dir, o.Fit, o.Skip, o.Progress)
+		ds, err = openFolder(ctx, dir, o)
 	}
 	if err != nil {
 		return nil, err
@@ -219,15 +235,19 @@ func (ds *Dataset) Check() error {
 		if im.N == 0 {
 			return fmt.Errorf("it has no %s images", p.name)
 		}
-		if err := checkSize(im.N, im.H, im.W, im.Ch); err != nil {
+		check, have := checkSize, len(im.Pix)
+		if im.Lazy() {
+			check, have = checkShape, len(im.files.paths)*im.H*im.W*im.Ch
+		}
+		if err := check(im.N, im.H, im.W, im.Ch); err != nil {
 			return fmt.Errorf("%s images: %w", p.name, err)
 		}
 		if im.H != ds.Train.H || im.W != ds.Train.W || im.Ch != ds.Train.Ch {
 			return fmt.Errorf("%s images are %dx%dx%d, training images %dx%dx%d; they must agree", p.name, im.H, im.W, im.Ch, ds.Train.H, ds.Train.W,
 				ds.Train.Ch)
 		}
-		if len(im.Pix) != im.N*im.H*im.W*im.Ch || len(p.part.Labels) != im.N {
-			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N, p.name, im.H, im.W, im.Ch, len(im.Pix),
+		if have != im.N*im.H*im.W*im.Ch || len(p.part.Labels) != im.N {
+			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N, p.name, im.H, im.W, im.Ch, have,
 				len(p.part.Labels))
 		}
 		for i, y := range p.part.Labels {
@@ -248,11 +268,10 @@ func (ds *Dataset) Check() error {
 	return nil
 }
 
-// checkSize bounds the dimensions of a stack of images; n may be 0.
+// checkSize bounds the dimensions of a stack of images in memory; n may be 0.
 func checkSize(n, h, w, ch int) error {
-	if n < 0 || h < 1 || w < 1 || h > MaxSide || w > MaxSide || (ch != 1 && ch != 3) {
-		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels a side and 1 or 3 channels", n, h, w, ch,
-			MaxSide)
+	if err := checkShape(n, h, w, ch); err != nil {
+		return err
 	}
 	if int64(n) > MaxBytes/int64(h*w*ch) {
 		return fmt.Errorf("%d images of %dx%dx%d need more than %d bytes; use fewer or smaller ones", n, h, w, ch, MaxBytes)
@@ -260,8 +279,19 @@ func checkSize(n, h, w, ch int) error {
 	return nil
 }
 
-func (ds *Dataset) digest() string {
+// checkShape bounds the dimensions of images.
+func checkShape(n, h, w, ch int) error {
+	if n < 0 || h < 1 || w < 1 || h > MaxSide || w > MaxSide || (ch != 1 && ch != 3) {
+		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels a side and 1 or 3 channels", n, h, w, ch,
+			MaxSide)
+	}
+	return nil
+}
+
+// digest returns the digest of the names, sizes, labels and pixels, or the files that these are decoded from.
+func (ds *Dataset) digest(ctx context.Context, progress func(done, total int)) (string, error) {
 	h := sha256.New()
+	step := counter(ds.Train.N+ds.Test.N+ds.Extra.N, progress)
 	for _, c := range [][]string{ds.Classes, ds.ExtraClasses} {
 		hashInts(h, len(c))
 		for _, s := range c {
@@ -272,9 +302,14 @@ func (ds *Dataset) digest() string {
 	for _, p := range []*Part{&ds.Train, &ds.Test, &ds.Extra} {
 		hashInts(h, p.N, p.H, p.W, p.Ch)
 		h.Write(p.Pix)
+		if p.Lazy() {
+			if err := p.files.hash(ctx, h, step); err != nil {
+				return "", err
+			}
+		}
 		hashInts(h, p.Labels...)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func hashInts(h hash.Hash, v ...int) {
@@ -295,6 +330,9 @@ func isDir(path string) bool {
 func (p *Part) Range(r Range) (*Part, error) {
 	if r.From < 0 || r.From > r.To || r.To > p.N {
 		return nil, fmt.Errorf("images %d to %d were asked for; there are %d", r.From, r.To-1, p.N)
+	}
+	if p.Lazy() {
+		return &Part{Images: *p.with(p.files.paths[r.From:r.To]), Labels: p.Labels[r.From:r.To]}, nil
 	}
 	size := p.H * p.W * p.Ch
 	return &Part{

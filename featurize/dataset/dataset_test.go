@@ -108,7 +108,7 @@ func TestIDXColourReadsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Digest != ds.digest() || got.Train.Ch != 3 {
+	if want, err := ds.digest(t.Context(), nil); err != nil || got.Digest != want || got.Train.Ch != 3 {
 		t.Errorf("read back %+v", got)
 	}
 }

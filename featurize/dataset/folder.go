@@ -10,12 +10,9 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"fmp/featurize/imagefile"
@@ -31,7 +28,7 @@ const (
 	MaxImagePixels = imagefile.MaxPixels
 	// MaxImageSide bounds the height and width of an image before it is decoded.
 	MaxImageSide = imagefile.MaxSide
-	maxFiles     = 1_000_000
+	maxFiles     = 10_000_000
 	// testShare: one in testShare of a folder's images becomes a test image where there are no train and test folders.
 	testShare = 5
 )
@@ -56,8 +53,10 @@ const decodedAtOnce = 256 << 20
 // in five becomes a test image. Images are ordered, and the test images chosen, by a hash of class and file name, so that
 // both stay the same when files are added. Images are grey if all files are. They are resized to fit; where its size is 0
 // and theirs differ, to the median height and width, at most 256, by Catmull-Rom interpolation; transparent pixels show
-// white. Where images cannot be read, the error names them all; with skip they are left out, and a note names them.
-func openFolder(ctx context.Context, dir string, fit imagefile.Fit, skip bool, progress func(done, total int)) (*Dataset, error) {
+// white. Where images cannot be read, the error names them all; with o.Skip they are left out, and a note names them. Where the pixels
+// take more than o.Hold bytes, these are files without a readable header: the others are decoded later.
+func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
+	fit := o.Fit
 	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide || (fit.H == 0) != (fit.W == 0) {
 		return nil, fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or 0 for both", fit.H, fit.W, MaxSide)
 	}
@@ -68,14 +67,19 @@ func openFolder(ctx context.Context, dir string, fit imagefile.Fit, skip bool, p
 	if err := readHeaders(ctx, f.files); err != nil {
 		return nil, err
 	}
-	if err := f.size(&fit); err != nil {
-		return nil, err
+	f.size(&fit)
+	var pixels *Images
+	var err error
+	if n := len(f.files); o.Hold > 0 && int64(n)*int64(fit.Size()) > o.Hold {
+		pixels = &Images{N: n, H: fit.H, W: fit.W, Ch: fit.Ch,
+			files: &files{dir: dir, fit: fit, room: semaphore.NewWeighted(decodedAtOnce)}}
+	} else if err = checkSize(n, fit.H, fit.W, fit.Ch); err == nil {
+		pixels, err = f.decode(ctx, fit, o.Progress)
 	}
-	pixels, err := f.decode(ctx, fit, progress)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.leaveOut(skip); err != nil {
+	if err := f.leaveOut(o.Skip); err != nil {
 		return nil, err
 	}
 	if err := f.parts(pixels); err != nil {
@@ -156,7 +160,7 @@ func (f *folder) listTest(dir, train string, other *imagefile.LeftOut) error {
 }
 
 // size sets the size and channels that all images are brought to.
-func (f *folder) size(fit *imagefile.Fit) error {
+func (f *folder) size(fit *imagefile.Fit) {
 	h, w, ch, same := commonSize(f.files)
 	if fit.H > 0 {
 		h, w = fit.H, fit.W
@@ -164,44 +168,32 @@ func (f *folder) size(fit *imagefile.Fit) error {
 		f.note("images under %s differ in size and were resized to the median, %dx%d", filepath.Base(f.dir), h, w)
 	}
 	fit.H, fit.W, fit.Ch = h, w, ch
-	return checkSize(len(f.files), h, w, ch)
 }
 
 // decode reads all images, in the order of the files; those that cannot be read get an error.
 func (f *folder) decode(ctx context.Context, fit imagefile.Fit, progress func(done, total int)) (*Images, error) {
 	n := len(f.files)
 	im := &Images{N: n, H: fit.H, W: fit.W, Ch: fit.Ch, Pix: make([]uint8, n*fit.Size())}
-	var done atomic.Int64
-	room := semaphore.NewWeighted(decodedAtOnce)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range f.files {
+	room, step := semaphore.NewWeighted(decodedAtOnce), counter(n, progress)
+	return im, each(ctx, n, func(ctx context.Context, i int) error {
 		file := &f.files[i]
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
+		weight := min(file.bytes, decodedAtOnce)
+		if err := room.Acquire(ctx, weight); err != nil {
+			return err
+		}
+		defer room.Release(weight)
+		if file.err == nil {
+			var src image.Image
+			if src, file.err = imagefile.DecodeFile(ctx, file.path); file.err == nil {
+				fit.Pixels(src, im.At(i))
 			}
-			weight := min(file.bytes, decodedAtOnce)
-			if err := room.Acquire(ctx, weight); err != nil {
-				return err
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
-			defer room.Release(weight)
-			if file.err == nil {
-				var src image.Image
-				if src, file.err = imagefile.DecodeFile(ctx, file.path); file.err == nil {
-					fit.Pixels(src, im.At(i))
-				}
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-			}
-			if k := int(done.Add(1)); progress != nil && (k%64 == 0 || k == n) {
-				progress(k, n)
-			}
-			return nil
-		})
-	}
-	return im, g.Wait()
+		}
+		step()
+		return nil
+	})
 }
 
 // leaveOut drops images that cannot be read, which without skip are an error.
@@ -235,9 +227,16 @@ func (f *folder) parts(im *Images) error {
 	}
 	part := func(pix []uint8, test bool) Part {
 		p := Part{Images: Images{H: im.H, W: im.W, Ch: im.Ch, Pix: pix}}
+		if im.Lazy() {
+			p.Images = *im.with(nil)
+		}
 		for _, file := range f.files {
 			if file.test == test {
-				p.Pix = append(p.Pix, im.At(file.at)...)
+				if im.Lazy() {
+					p.files.paths = append(p.files.paths, file.path)
+				} else {
+					p.Pix = append(p.Pix, im.At(file.at)...)
+				}
 				p.Labels = append(p.Labels, file.label)
 				p.N++
 			}
@@ -314,31 +313,23 @@ func chooseTest(files []imageFile, classes int) {
 
 // readHeaders reads the files' sizes, or the error for a file that cannot be read.
 func readHeaders(ctx context.Context, files []imageFile) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range files {
+	return each(ctx, len(files), func(_ context.Context, i int) error {
 		f := &files[i]
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			r, err := regularfile.Open(f.path)
-			if err != nil {
-				f.err = err
-				return nil
-			}
-			defer r.Close()
-			c, err := imagefile.Header(r)
-			if err != nil {
-				f.err = fmt.Errorf("%s: %w", f.path, err)
-				return nil
-			}
-			f.bytes = c.Memory
-			f.h, f.w, f.grey = c.Height, c.Width, c.ColorModel == color.GrayModel || c.ColorModel == color.Gray16Model
+		r, err := regularfile.Open(f.path)
+		if err != nil {
+			f.err = err
 			return nil
-		})
-	}
-	return g.Wait()
+		}
+		defer r.Close()
+		c, err := imagefile.Header(r)
+		if err != nil {
+			f.err = fmt.Errorf("%s: %w", f.path, err)
+			return nil
+		}
+		f.bytes = c.Memory
+		f.h, f.w, f.grey = c.Height, c.Width, c.ColorModel == color.GrayModel || c.ColorModel == color.Gray16Model
+		return nil
+	})
 }
 
 // Decode decodes an image after checking its size.

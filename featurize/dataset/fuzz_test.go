@@ -124,7 +124,7 @@ func FuzzFolder(f *testing.F) {
 			t.Fatal(err)
 		}
 		alloctest.AtMost(t, 64*len(data)+(24+32)*(1<<16)+1<<20, func() {
-			ds, err := openFolder(context.Background(), dir, imagefile.Fit{H: int(side % 32), W: int(side % 32)}, skip, nil)
+			ds, err := openFolder(context.Background(), dir, Options{Fit: imagefile.Fit{H: int(side % 32), W: int(side % 32)}, Skip: skip})
 			if err != nil {
 				return
 			}

@@ -369,7 +369,8 @@ func (x *Extractor) Close() error {
 }
 
 // Features computes the features of all images: [N, dx], row-major. Progress, if not nil, is called with the number of
-// images done, possibly from several goroutines. Features that are not finite are an error.
+// images done, possibly from several goroutines. Features that are not finite are an error. Of files ([dataset.Images.Lazy]) each worker
+// holds the pixels of one batch; the features of an image that cannot be decoded, where that is no error, are NaN.
 func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progress func(done, total int)) ([]float32, error) {
 	n := images.N
 	if int64(n)*int64(x.dx) > onnx.MaxElements {
@@ -395,12 +396,9 @@ func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progre
 					return nil
 				}
 				to := min(from+x.opt.Batch, n)
-				rows, _, err := x.batch(s, images, from, to, buf)
+				rows, err := x.some(ctx, s, images, from, to, buf)
 				if err != nil {
 					return fmt.Errorf("extractor %s: images %d to %d: %w", x.name, from, to-1, err)
-				}
-				if len(rows) != (to-from)*x.dx {
-					return fmt.Errorf("extractor %s: images %d to %d give %d numbers; a blank image gave %d features", x.name, from, to-1, len(rows), x.dx)
 				}
 				copy(out[from*x.dx:], rows)
 				if k := int(done.Add(int64(to - from))); progress != nil {
@@ -413,6 +411,27 @@ func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progre
 		return nil, err
 	}
 	return out, nil
+}
+
+// some returns the features of images from..to-1, which it loads.
+func (x *Extractor) some(ctx context.Context, s engine.Session, images *dataset.Images, from, to int, buf *buffer) ([]float32, error) {
+	held, bad, err := images.Load(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	rows, _, err := x.batch(s, held, 0, held.N, buf)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != held.N*x.dx {
+		return nil, fmt.Errorf("they give %d numbers; a blank image gave %d features", len(rows), x.dx)
+	}
+	for _, b := range bad {
+		for k := range x.dx {
+			rows[b.Index*x.dx+k] = float32(math.NaN())
+		}
+	}
+	return rows, nil
 }
 
 // batch runs images from..to-1 and returns their pooled features, and the axes they were averaged over, in words.
@@ -434,8 +453,8 @@ func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int
 	rows = rows[:n*dx]
 	for i, v := range rows {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return nil, "", fmt.Errorf("feature %d of image %d is %v; features must be finite: check extractor.mean and extractor.std, and the "+
-				"model", i%dx, from+i/dx, v)
+			return nil, "", fmt.Errorf("feature %d of the image %d after the first is %v; features must be finite: check extractor.mean and "+
+				"extractor.std, and the model", i%dx, i/dx, v)
 		}
 	}
 	return rows, over, nil

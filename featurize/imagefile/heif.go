@@ -44,13 +44,16 @@ const (
 	decoderWords  = 2000    // bytes of its output that errors show
 )
 
+// ErrNoDecoder is wrapped by the error for a HEIC or AVIF where the machine has no decoder.
+var ErrNoDecoder = errors.New("no program on this machine decodes it")
+
 // HEIFDecoder returns the path of the program that decodes HEIC and AVIF, the first of those known that is on the PATH. The error says
 // which package has one. The current folder is never looked in.
 func HEIFDecoder() (string, error) {
 	found, _ := installed()
 	if len(found) == 0 {
-		return "", errors.New("no program on this machine decodes it (looked for heif-dec, heif-convert and magick on the PATH): install " +
-			heifPackage() + ", or save it as JPEG (an iPhone does under Settings, Camera, Formats, Most Compatible)")
+		return "", fmt.Errorf("%w (looked for heif-dec, heif-convert and magick on the PATH): install %s, or save it as JPEG (an iPhone does "+
+			"under Settings, Camera, Formats, Most Compatible)", ErrNoDecoder, heifPackage())
 	}
 	return found[0], nil
 }

@@ -53,6 +53,7 @@ func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage 
 	r.Features, err = featurize.Run(ctx, ds, x, featurize.Config{
 		Fractions: dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus, Clients: d.Splits.Clients},
 		Progress:  func(done, total int) { progress("features", done, total) }, Stats: s.Stats, Test: d.Test,
+		Skip: d.Bad == "skip",
 	})
 	if err == nil && also != nil {
 		err = also(r)
@@ -71,7 +72,7 @@ func Store(ctx context.Context, s Source, eng engine.Engine, i, n int,
 		return featurize.Shard{}, err
 	}
 	shard, err := featurize.RunShard(ctx, ds, x, i, n, featurize.Config{
-		Progress: func(done, total int) { progress("features", done, total) },
+		Skip: s.Dataset.Bad == "skip", Progress: func(done, total int) { progress("features", done, total) },
 	})
 	return shard, errors.Join(err, x.Close())
 }
@@ -89,7 +90,7 @@ func (s Source) open(ctx context.Context, eng engine.Engine, progress func(stage
 	}
 	d := s.Dataset
 	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit,
-		Skip: d.Bad == "skip", Progress: func(done, total int) { progress("data", done, total) }})
+		Skip: d.Bad == "skip", Hold: dataset.MaxBytes, Progress: func(done, total int) { progress("data", done, total) }})
 	if err != nil {
 		return nil, nil, err
 	}

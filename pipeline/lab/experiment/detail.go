@@ -222,7 +222,7 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 		slices.SortStableFunc(x.Top, func(a, b int) int { return cmp.Compare(x.Mean[b], x.Mean[a]) })
 		x.Top = x.Top[:min(topClasses, classes)]
 		var err error
-		if x.PNG, err = encodePNG(p.Images, i); err != nil {
+		if x.PNG, err = encodePNG(ctx, p.Images, i); err != nil {
 			return err
 		}
 		out[k] = x
@@ -244,15 +244,19 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	return nil
 }
 
-func encodePNG(im *dataset.Images, i int) ([]byte, error) {
+func encodePNG(ctx context.Context, all *dataset.Images, i int) ([]byte, error) {
+	im, _, err := all.Load(ctx, i, i+1)
+	if err != nil {
+		return nil, err
+	}
 	var picture image.Image
 	box := image.Rect(0, 0, im.W, im.H)
 	if im.Ch == 1 {
-		picture = &image.Gray{Pix: im.At(i), Stride: im.W, Rect: box}
+		picture = &image.Gray{Pix: im.At(0), Stride: im.W, Rect: box}
 	} else {
 		rgba := image.NewNRGBA(box)
 		for k := range im.H * im.W {
-			copy(rgba.Pix[4*k:], im.At(i)[3*k:3*k+3])
+			copy(rgba.Pix[4*k:], im.At(0)[3*k:3*k+3])
 			rgba.Pix[4*k+3] = 255
 		}
 		picture = rgba

@@ -29,7 +29,7 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 	if len(s.Other)+len(domains) == 0 {
 		return nil, nil, nil
 	}
-	test, err := ds.Test.Subset(spread(ds.Test.N, s.Images))
+	test, err := inMemory(ctx, &ds.Test, spread(ds.Test.N, s.Images))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,11 +121,20 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset, test *dat
 		part = other.Train
 	}
 	order := rng.New(c.Seed, "domain", d.Kind).Perm(part.N)
-	some, err := part.Subset(order[:min(part.N, c.Scores.Images)])
+	some, err := inMemory(ctx, &part, order[:min(part.N, c.Scores.Images)])
 	if err != nil {
 		return nil, "", err
 	}
 	return &dataset.Part{Images: *corrupt.Shaped(&some.Images, &test.Images), Labels: some.Labels}, other.Digest, nil
+}
+
+// inMemory returns images of a part with their pixels.
+func inMemory(ctx context.Context, p *dataset.Part, idx []int) (*dataset.Part, error) {
+	some, err := p.Subset(idx)
+	if err != nil {
+		return nil, err
+	}
+	return some.Load(ctx)
 }
 
 // spread returns at most most of n indices, evenly spaced: files may hold images by class.
