@@ -370,16 +370,31 @@ func (g conjugate) means(points, weights build.Ref) (mean, mass, names build.Ref
 	b := g.b
 	labels := b.Mul(b.Slice(points, 2, g.Dx, g.Dx+g.C), b.Unsqueeze(weights, 2))
 	mass, mean = g.classMeans(g.phi(b.Slice(points, 2, 0, g.Dx)), labels)
-	names = b.Op("Expand", []build.Ref{b.Const(g.eye()), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(g.C))})
+	names = b.Op("Expand", []build.Ref{g.eye(), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(g.C))})
 	return mean, mass, names
 }
 
-func (g conjugate) eye() *onnx.Tensor {
+// mostNamed is the number of classes up to which the names of a client's classes are stored in its graph, where [TakeApart] looks for them.
+// Of more classes they would be most of a model.
+const mostNamed = 1 << 10
+
+// eye returns [C, C] with ones on the diagonal.
+func (g conjugate) eye() build.Ref {
+	if g.C > mostNamed {
+		return g.b.Op("EyeLike", []build.Ref{g.square(0)})
+	}
 	t := onnx.ZerosF32(g.C, g.C)
 	for i := range g.C {
 		t.F32()[i*g.C+i] = 1
 	}
-	return t
+	return g.b.Const(t)
+}
+
+// upper returns [C, C] with ones from the diagonal on.
+func (g conjugate) upper() build.Ref { return g.b.Op("Trilu", []build.Ref{g.square(1)}) }
+
+func (g conjugate) square(v float32) build.Ref {
+	return g.b.Op("ConstantOfShape", []build.Ref{g.b.Axes(g.C, g.C)}, onnx.TensorAttr("value", onnx.Vector(v)))
 }
 
 // draws adds the points that a fit would take. Their classes alternate in a fixed order, so that labels add no noise; a
@@ -392,14 +407,14 @@ func (g conjugate) draws(p moments, mass, mean, mu build.Ref) {
 		b.Const(onnx.Scalar[int64](1))}), b.Const(onnx.Scalar(int64(g.C)))})
 	around := b.Op("Gather", []build.Ref{b.MatMul(b.Squeeze(mu, 0), g.refs[ConjMetric]), turn}, onnx.IntAttr("axis", 1))
 	e := b.Mul(b.Exp(b.Mul(b.F32(-0.5), g.refs[ConjSample+ConjLogRho])), noise)
-	labels := b.Op("Gather", []build.Ref{b.Const(g.eye()), turn}, onnx.IntAttr("axis", 0))
+	labels := b.Op("Gather", []build.Ref{g.eye(), turn}, onnx.IntAttr("axis", 0))
 	shape := b.Concat(0, b.Op("Shape", []build.Ref{noise}, onnx.IntAttr("end", 1)), count)
 	all := b.Op("Expand", []build.Ref{labels, b.Concat(0, shape, b.Axes(g.C))})
 	b.Output(ConjDrawn, b.Concat(1, b.Concat(2, b.Add(around, e), all), b.Concat(2, b.Sub(around, e), all)))
 	share := b.Mul(b.F32(float32(g.C)), b.Softmax(b.Squeeze(g.offset(ConjSample, p), 0), 0))
 	half := b.Op("Expand", []build.Ref{b.Op("Gather", []build.Ref{share, turn}, onnx.IntAttr("axis", 0)), shape})
 	b.Output(ConjDrawnWeights, b.Concat(1, half, half))
-	b.Output(ConjContext, b.Squeeze(b.Concat(2, b.MatMul(mean, g.refs[ConjMetric]), b.Unsqueeze(b.Const(g.eye()), 0)), 0))
+	b.Output(ConjContext, b.Squeeze(b.Concat(2, b.MatMul(mean, g.refs[ConjMetric]), b.Unsqueeze(g.eye(), 0)), 0))
 	b.Output(ConjContextMasses, b.Squeeze(mass, 0))
 }
 
@@ -432,14 +447,8 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	z := b.Squeeze(g.logits(rows, w, bias), 0) // [S, n, C]
 
 	// y ~ pbar(x), as the indicator own [S, n, C] of the one class between whose cumulative probabilities a sample's uniform is.
-	last := g.C - 1
-	upper := onnx.ZerosF32(g.C, last)
-	for i := range g.C {
-		for j := i; j < last; j++ {
-			upper.F32()[i*last+j] = 1
-		}
-	}
-	over := b.Cast(b.Op("GreaterOrEqual", []build.Ref{b.Unsqueeze(uniform, 1, 2), b.Unsqueeze(b.MatMul(pbar, b.Const(upper)), 0)}),
+	upper := b.Slice(g.upper(), 1, 0, g.C-1)
+	over := b.Cast(b.Op("GreaterOrEqual", []build.Ref{b.Unsqueeze(uniform, 1, 2), b.Unsqueeze(b.MatMul(pbar, upper), 0)}),
 		onnx.Float32)
 	own := b.Sub(b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 1, 0, 0, 0), b.F32(1)}),
 		b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 0, 0, 0, 1), b.F32(0)}))

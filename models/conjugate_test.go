@@ -153,3 +153,36 @@ func TestConjugateLoss(t *testing.T) {
 		}
 	}
 }
+
+// TestManyNames: a predictor of many classes stores nothing of classes by classes, and its clients' points are named as ever.
+func TestManyNames(t *testing.T) {
+	k := readConjugateCase(t)
+	c := k.config
+	c.C = mostNamed + 1
+	m, err := NewConjugate(c, k.values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range m.Graph.Initializers {
+		if v.Len() >= c.C*c.C/2 {
+			t.Errorf("it stores %s, %v", name, v)
+		}
+	}
+	e, err := ConjugateEmbedding(m, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	point := onnx.ZerosF32(1, 1, c.Dx+c.C)
+	point.F32()[c.Dx+5] = 1
+	feeds := map[string]*onnx.Tensor{"points": point, "weights": onnx.NewTensor([]float32{2}, 1, 1)}
+	for engine, out := range map[string]map[string]*onnx.Tensor{"ort": eval(t, e, feeds), "pure": evalPure(t, e, feeds)} {
+		sent := out[ConjCompressed].F32()
+		for i := range c.C {
+			for j := range c.C {
+				if got := sent[i*(c.K+c.C)+c.K+j]; got != 0 && i != j || got != 1 && i == j {
+					t.Fatalf("%s: point %d has label %v of class %d", engine, i, got, j)
+				}
+			}
+		}
+	}
+}

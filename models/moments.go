@@ -65,7 +65,7 @@ func MomentsEmbedding(c MomentsConfig) (*onnx.Model, error) {
 	g := conjugate{ConjugateConfig: ConjugateConfig{Dx: c.Dx, C: c.C, K: c.Dx}, b: b}
 	labels := b.Mul(b.Slice(points, 2, c.Dx, c.Dx+c.C), b.Unsqueeze(weights, 2))
 	mass, mean := g.classMeans(hellinger(b, b.Slice(points, 2, 0, c.Dx), c.Basis), labels)
-	names := b.Op("Expand", []build.Ref{b.Const(g.eye()), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(c.C))})
+	names := b.Op("Expand", []build.Ref{g.eye(), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(c.C))})
 	b.Output(ConjCompressed, b.Concat(2, mean, names))
 	b.Output(ConjMasses, mass)
 	m, err := b.Model()

@@ -56,7 +56,7 @@ type WideParts struct {
 	Features *onnx.Model
 	// Predictor is the conjugate predictor.
 	Predictor *onnx.Model
-	// Masses [C] and Means [C, k] are those of w that [WideBiases] gives, and Biases [3, S, C] too.
+	// Masses [C] and Means [C, k] of w are those of all uploads. Biases [3, S, C] are [WidePart]'s.
 	Masses, Means, Biases *onnx.Tensor
 	// Latent are S C k numbers in steps of LatentStep, Uniform one in (0, 1) for each sample, Width as for [NewConjugate].
 	Latent, Uniform []float32
@@ -65,30 +65,31 @@ type WideParts struct {
 	Samples bool
 }
 
-// Outputs of [WideBiases].
+// Inputs and an output of [WidePart].
 const (
 	WideMasses = "masses"
 	WideMeans  = "means"
 	WideBias   = "biases"
 )
 
-// WideBiases returns the graph points [1, N, k+C], weights [1, N], latent [S, C, k] -> masses [C] and means [C, k] of the pooled
-// uploads, and biases [3, S, C]: of the heads, of those that classes are drawn from for intervals, and of those of intervals.
-func WideBiases(predictor *onnx.Model) (*onnx.Model, error) {
-	g, err := conjugateOf(predictor, "biases")
+// WidePart returns the graph masses [C], means [C, k] of the pooled uploads, latent [S, C, k] -> either [ConjHeads] of [NewConjugate], or
+// [WideBias] [3, S, C]: of the heads, of those that classes are drawn from for intervals, and of those of intervals.
+func WidePart(predictor *onnx.Model, output string) (*onnx.Model, error) {
+	g, err := conjugateOf(predictor, output)
 	if err != nil {
 		return nil, err
 	}
 	b := g.b
-	points, weights := b.Input("points", onnx.Float32, 1, "N", g.K+g.C), b.Input("weights", onnx.Float32, 1, "N")
+	mass, mean := b.Unsqueeze(b.Input(WideMasses, onnx.Float32, g.C), 0), b.Unsqueeze(b.Input(WideMeans, onnx.Float32, g.C, g.K), 0)
 	latent := b.Unsqueeze(b.Input("latent", onnx.Float32, "S", g.C, g.K), 0)
-	mass, mean := g.pool(points, weights, g.K)
-	b.Output(WideMasses, b.Squeeze(mass, 0))
-	b.Output(WideMeans, b.Squeeze(mean, 0))
 	var biases []build.Ref
 	for _, set := range []string{ConjSample, ConjInterval} {
 		p := g.posterior(set, mass, mean)
-		_, bias := g.head(set, p, g.sample(set, p, latent))
+		w, bias := g.head(set, p, g.sample(set, p, latent))
+		if output == ConjHeads {
+			b.Output(ConjHeads, b.Squeeze(b.Concat(2, w, b.Unsqueeze(bias, 2)), 0))
+			return g.only()
+		}
 		biases = append(biases, bias)
 	}
 	plain := g.posterior(ConjInterval, mass, mean)
@@ -96,7 +97,16 @@ func WideBiases(predictor *onnx.Model) (*onnx.Model, error) {
 	mu := b.Add(plain.mean, b.Mul(b.Sqrt(wide), b.Squeeze(latent, 0)))
 	_, bias := g.headWith(ConjInterval, b.Unsqueeze(mu, 0), b.Unsqueeze(offset, 0))
 	b.Output(WideBias, b.Concat(0, append(biases, bias)...))
-	return b.Model()
+	return g.only()
+}
+
+// only returns the built graph without nodes that no output needs.
+func (g conjugate) only() (*onnx.Model, error) {
+	m, err := g.b.Model()
+	if err == nil {
+		pass.RemoveUnused(m.Graph)
+	}
+	return m, err
 }
 
 // conjugateOf returns a builder of graphs with the parameters of a conjugate predictor, those of the point head left out.

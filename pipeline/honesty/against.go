@@ -69,7 +69,7 @@ func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 		l := &one.cells[0][i]
 		st.components(l, density)
 		good := density[l.own]
-		for at, j := range l.near {
+		for at, j := range l.at {
 			density[at] += a.weights[l.class][j]
 		}
 		odds += power * (good - logSum(density))

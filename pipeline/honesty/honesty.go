@@ -293,6 +293,7 @@ type cell struct {
 	// few (wide.go), else all.
 	near []int
 	own  int
+	at   []int // where these are in the class's model.among
 }
 
 // model is the uploads, prepared for evaluation.
@@ -301,6 +302,7 @@ type model struct {
 	lambda              []float64
 	copy                []int    // by client: the first of its copies
 	cells               [][]cell // by client; copies have theirs with the first of them
+	among               [][]int  // by class: all that its cells may be of, in ascending order
 	large               bool
 	odds                []float64 // by client: prior log odds of being honest
 	e                   []float64 // by client: the terms of the honest likelihood that do not depend on the state
@@ -532,19 +534,17 @@ func (h *model) kind(c, j int) float64 {
 	return logMix[2+j-h.classes]
 }
 
-// contamination returns the log weights of the mixture of bad cells, [classes][classes+2], and a lower bound on log p(bad uploads |
-// honest ones), after the given number of rounds of coordinate ascent.
+// contamination returns the log weights of the mixture of bad cells, for each class those of model.among, and a lower bound on log p(bad
+// uploads | honest ones), after the given number of rounds of coordinate ascent.
 func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound float64) {
 	h := st.h
 	C := h.classes
-	alpha := shared / float64(C-1)
-	weights = make([][]float64, C)
+	weights = h.tables()
 	among := math.Log(float64(C - 1))
-	for c := range C {
-		weights[c] = make([]float64, C+2)
-		for j := range weights[c] {
-			if weights[c][j] = h.kind(c, j); j != c && j < C {
-				weights[c][j] -= among
+	for c, own := range weights {
+		for at, j := range h.among[c] {
+			if own[at] = h.kind(c, j); j != c && j < C {
+				own[at] -= among
 			}
 		}
 	}
@@ -565,50 +565,44 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 	for i, b := range bad {
 		st.components(b, density[i*width:][:width])
 	}
-	var target [][]float64 // parameters of the Dirichlet of T_c
+	alpha := shared / float64(C-1)
+	target := h.tables() // parameters of the Dirichlet of T_c
 	for range rounds {
-		target, bound = h.expected(bad, density, weights)
-		for c := range C {
-			var sum float64
-			for _, v := range target[c] {
-				sum += v
-			}
+		bound = h.expected(bad, density, weights, target)
+		for c, own := range target {
+			sum, _ := h.total(c, own, false)
 			none := h.kind(c, (c+1)%C) + math.Log(max(alpha, 1e-300)/sum) // of a class that no cell looks like
-			for j := range C {
-				if j != c {
-					if weights[c][j] = none; target[c][j] != alpha {
-						weights[c][j] = h.kind(c, j) + math.Log(max(target[c][j], 1e-300)/sum)
+			for at, j := range h.among[c] {
+				if j != c && j < C {
+					if weights[c][at] = none; own[at] != alpha {
+						weights[c][at] = h.kind(c, j) + math.Log(max(own[at], 1e-300)/sum)
 					}
 				}
 			}
 		}
 	}
-	prior := make([]float64, C-1)
-	for j := range prior {
-		prior[j] = alpha
-	}
-	for c := range C {
-		posterior := make([]float64, 0, C-1)
-		for j, v := range target[c] {
-			if j != c {
-				posterior = append(posterior, v)
-			}
-		}
-		bound += logBeta(posterior) - logBeta(prior)
+	prior := h.logBeta(0, nil)
+	for c, own := range target {
+		bound += h.logBeta(c, own) - prior
 	}
 	return weights, bound
 }
 
-// expected returns the parameters of each class's Dirichlet given the expected types of the bad cells, and the cells' part of the bound.
-func (h *model) expected(bad []*cell, density []float64, weights [][]float64) (target [][]float64, bound float64) {
-	C := h.classes
-	target = make([][]float64, C)
-	for c := range C {
-		target[c] = make([]float64, C)
-		for j := range C {
-			if j != c {
-				target[c][j] = shared / float64(C-1)
-			}
+// tables returns a number for each class and each of its components in model.among.
+func (h *model) tables() [][]float64 {
+	out := make([][]float64, h.classes)
+	for c := range out {
+		out[c] = make([]float64, len(h.among[c]))
+	}
+	return out
+}
+
+// expected sets the parameters of each class's Dirichlet given the expected types of the bad cells, and returns the cells' part of the
+// bound.
+func (h *model) expected(bad []*cell, density []float64, weights, target [][]float64) (bound float64) {
+	for _, own := range target {
+		for at := range own {
+			own[at] = shared / float64(h.classes-1)
 		}
 	}
 	width := len(density) / len(bad)
@@ -616,7 +610,7 @@ func (h *model) expected(bad []*cell, density []float64, weights [][]float64) (t
 	for i, b := range bad {
 		own := density[i*width:][:width]
 		for at, d := range own {
-			a[at] = d + weights[b.class][b.near[at]]
+			a[at] = d + weights[b.class][b.at[at]]
 		}
 		z := logSum(a)
 		for at, j := range b.near {
@@ -625,27 +619,50 @@ func (h *model) expected(bad []*cell, density []float64, weights [][]float64) (t
 			if p > 0 {
 				bound += p * (own[at] + h.kind(b.class, j) - a[at])
 			}
-			if j < C && j != b.class {
-				target[b.class][j] += p
-			}
+			target[b.class][b.at[at]] += p
 		}
 	}
-	return target, bound
+	return bound
 }
 
-// logBeta returns the logarithm of the multivariate beta function, the normaliser of the Dirichlet.
-func logBeta(a []float64) float64 {
-	var sum, out, last, g float64
-	for _, v := range a {
-		if v != last { // most are equal
-			g, _ = math.Lgamma(v)
-			last = v
+// total returns the sum of the parameters of a class's Dirichlet and, if asked for, that of the logarithms of their gamma functions. The
+// parameters are those of the other classes: of the ones in among[c] as given, of the rest as before any cell. Sums run in the order of
+// the classes, whichever are given.
+func (h *model) total(c int, given []float64, gammas bool) (sum, logs float64) {
+	alpha := shared / float64(h.classes-1)
+	first, _ := math.Lgamma(alpha)
+	next := 0
+	rest := func(to int) {
+		for ; next < to; next++ {
+			if next != c {
+				sum += alpha
+				logs += first
+			}
 		}
-		out += g
-		sum += v
+		next++
 	}
-	g, _ = math.Lgamma(sum)
-	return out - g
+	for at, v := range given {
+		j := h.among[c][at]
+		if rest(min(j, h.classes)); j == c || j >= h.classes {
+			continue
+		}
+		if sum += v; gammas {
+			g := first
+			if v != alpha { // most are equal
+				g, _ = math.Lgamma(v)
+			}
+			logs += g
+		}
+	}
+	rest(h.classes)
+	return sum, logs
+}
+
+// logBeta returns the logarithm of the multivariate beta function of a class's parameters, the normaliser of the Dirichlet.
+func (h *model) logBeta(c int, given []float64) float64 {
+	sum, logs := h.total(c, given, true)
+	g, _ := math.Lgamma(sum)
+	return logs - g
 }
 
 func logSum(x []float64) float64 {
@@ -778,7 +795,7 @@ func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 			l := &h.cells[m][i]
 			st.components(l, density)
 			good += density[l.own]
-			for at, j := range l.near {
+			for at, j := range l.at {
 				density[at] += weights[l.class][j]
 			}
 			bad += logSum(density)

@@ -59,10 +59,11 @@ func (h *model) everywhere() {
 	for j := range all {
 		all[j] = j
 	}
+	h.among = slices.Repeat([][]int{all}, h.classes)
 	for m := range h.cells {
 		for i := range h.cells[m] {
 			l := &h.cells[m][i]
-			l.near, l.own = all, l.class
+			l.near, l.own, l.at = all, l.class, all
 		}
 	}
 }
@@ -89,6 +90,7 @@ func (h *model) nearby(u *Uploads) {
 			half[c] = math.Inf(1)
 		}
 	}
+	h.among = make([][]int, h.classes)
 	means := blas64.General{Rows: h.classes, Cols: h.k, Stride: h.k, Data: pooled.sum}
 	for _, cells := range h.cells {
 		if len(cells) == 0 {
@@ -107,6 +109,20 @@ func (h *model) nearby(u *Uploads) {
 			}
 			cells[i].near = h.nearest(cells[i].class, score)
 			cells[i].own = slices.Index(cells[i].near, cells[i].class)
+			h.among[cells[i].class] = append(h.among[cells[i].class], cells[i].near...)
+		}
+	}
+	for c, all := range h.among {
+		slices.Sort(all)
+		h.among[c] = slices.Compact(all)
+	}
+	for _, cells := range h.cells {
+		for i := range cells {
+			l := &cells[i]
+			l.at = make([]int, len(l.near))
+			for at, j := range l.near {
+				l.at[at], _ = slices.BinarySearch(h.among[l.class], j)
+			}
 		}
 	}
 }

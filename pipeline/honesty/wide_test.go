@@ -88,3 +88,47 @@ func TestLargeRound(t *testing.T) {
 		}
 	}
 }
+
+// TestTables: weights and bound of bad clients' mixtures, which are kept for the classes that cells may be of, are to the bit those of
+// tables of classes by classes.
+func TestTables(t *testing.T) {
+	u, lambda := round(3, 12, 60, 9, 120, 2)
+	u.Wide = true
+	z := make([]bool, u.Clients)
+	for m := range z {
+		z[m] = m%3 > 0
+	}
+	h, err := newModel(u, lambda)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := h.start(z)
+	few, bound := st.contamination(z, 2)
+	narrow := h.among
+	all := make([]int, h.classes+2)
+	for j := range all {
+		all[j] = j
+	}
+	h.among = slices.Repeat([][]int{all}, h.classes)
+	for _, cells := range h.cells {
+		for i := range cells {
+			cells[i].at = cells[i].near
+		}
+	}
+	full, want := st.contamination(z, 2)
+	if bound != want {
+		t.Errorf("the bound is %v; want %v", bound, want)
+	}
+	kept := 0
+	for c, among := range narrow {
+		kept += len(among)
+		for at, j := range among {
+			if j != c && few[c][at] != full[c][j] {
+				t.Fatalf("weight of class %d for %d is %v; want %v", j, c, few[c][at], full[c][j])
+			}
+		}
+	}
+	if kept == 0 || kept >= h.classes*h.classes {
+		t.Errorf("%d weights of %d classes", kept, h.classes)
+	}
+}

@@ -159,13 +159,15 @@ func Means(sets ...*point.Set) *Stats {
 // Set returns the class means as points, one for each class with mass.
 func (s *Stats) Set() *point.Set {
 	c, dx := s.Mean.Dims()
-	out := point.New(c, dx, c)
+	out := &point.Set{N: c, Dx: dx, C: c, Z: make([]float32, 0, c*dx), W: make([]float32, c), Y: make([]int32, c)}
 	for y, n := range s.Mass {
-		row := out.Row(y)
-		copy(row, narrow(s.Mean.RawRowView(y)))
-		row[dx+y], out.W[y] = 1, float32(n)
+		out.Z = append(out.Z, narrow(s.Mean.RawRowView(y))...)
+		out.Y[y], out.W[y] = int32(y), float32(n)
 	}
-	return out.Held()
+	if out = out.Held(); c*(dx+c) <= point.MostDense {
+		return out.Dense()
+	}
+	return out
 }
 
 // present returns the number of classes with mass, and the total mass.

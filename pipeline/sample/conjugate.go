@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -15,6 +16,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/pipeline/compress"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
 
@@ -38,7 +40,34 @@ type Conjugate struct {
 	client   *compress.Compressor
 
 	model, coordinates *onnx.Model
-	parts              map[string]engine.Session
+	parts              map[string]*lazy
+}
+
+// lazy is a part of the model that is loaded when it is first asked for: of many classes each takes memory, and few tasks take all.
+type lazy struct {
+	engine  engine.Engine
+	model   *onnx.Model
+	load    sync.Once
+	session engine.Session
+	err     error
+}
+
+// eval runs the part.
+func (p *lazy) eval(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+	p.load.Do(func() { p.session, p.err = p.engine.Load(p.model) })
+	if p.err != nil {
+		return nil, p.err
+	}
+	return engine.Eval(p.session, in)
+}
+
+// Close releases the session, if there is one.
+func (p *lazy) Close() error {
+	p.load.Do(func() { p.err = errors.New("the predictor is closed") })
+	if p.session == nil {
+		return nil
+	}
+	return p.session.Close()
 }
 
 // conjugateParts lists the outputs of each part that is loaded.
@@ -53,7 +82,7 @@ var conjugateParts = map[string][]string{
 
 // NewConjugate prepares a conjugate predictor for running.
 func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
-	c := &Conjugate{engine: e, model: m, parts: map[string]engine.Session{}}
+	c := &Conjugate{engine: e, model: m, parts: map[string]*lazy{}}
 	if c.config, c.values, err = models.ConjugateValues(m); err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}
@@ -80,9 +109,7 @@ func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.parts[name], err = e.Load(part); err != nil {
-			return nil, fmt.Errorf("conjugate predictor: %w", err)
-		}
+		c.parts[name] = &lazy{engine: e, model: part}
 	}
 	return c, nil
 }
@@ -126,7 +153,7 @@ func (c *Conjugate) Of(ctx context.Context, features []float32) ([]float32, erro
 	n := len(features) / dx
 	out := make([]float32, n*k)
 	return out, c.chunks(ctx, n, rowChunk, func(from, to int) error {
-		rows, err := engine.Eval(c.parts[models.ConjCoordinates], map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx],
+		rows, err := c.parts[models.ConjCoordinates].eval(map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx],
 			to-from, dx)})
 		if err != nil {
 			return err
@@ -218,6 +245,14 @@ func (c *Conjugate) project(seen *point.Set) *point.Set {
 // Heads returns posterior samples given the pooled uploads, one per latent (samples x C k numbers from N(0, 1)): heads on
 // the coordinates of [Conjugate.Of], in the limit of infinitely many drawn points.
 func (c *Conjugate) Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
+	if honesty.IsWide(c.config.C, c.config.K) { // class means are pooled already
+		return c.wideHeads(ctx, seen, latent, samples)
+	}
+	return c.limit(ctx, seen, latent, samples)
+}
+
+// limit is Heads, of all samples at once.
+func (c *Conjugate) limit(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
 	in, err := c.withLatent(seen, latent, samples)
 	if err != nil {
 		return nil, err
@@ -296,8 +331,8 @@ func (c *Conjugate) Intervals(ctx context.Context, d Drawn, features []float32, 
 	return c.ends(ctx, c.parts[models.ConjLow], in, features)
 }
 
-// ends runs a session that computes intervals, with the given inputs beside the feature rows.
-func (c *Conjugate) ends(ctx context.Context, session engine.Session, in map[string]*onnx.Tensor, features []float32) (low, high []float64,
+// ends runs a part that computes intervals, with the given inputs beside the feature rows.
+func (c *Conjugate) ends(ctx context.Context, part *lazy, in map[string]*onnx.Tensor, features []float32) (low, high []float64,
 	err error) {
 	dx, classes := c.config.Dx, c.config.C
 	n := len(features) / dx
@@ -305,7 +340,7 @@ func (c *Conjugate) ends(ctx context.Context, session engine.Session, in map[str
 	err = c.chunks(ctx, n, intervalChunk, func(from, to int) error {
 		feeds := map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)}
 		maps.Copy(feeds, in)
-		out, err := engine.Eval(session, feeds)
+		out, err := part.eval(feeds)
 		if err != nil {
 			return fmt.Errorf("conjugate predictor: intervals: %w", err)
 		}
@@ -335,19 +370,27 @@ func (c *Conjugate) withLatent(seen *point.Set, latent []float32, samples int) (
 	if err != nil {
 		return nil, err
 	}
-	if samples < 1 || len(latent) != samples*c.LatentSize() {
-		return nil, fmt.Errorf("conjugate predictor: a latent of %d numbers for %d samples; want samples x %d, and at least one sample",
-			len(latent), samples, c.LatentSize())
+	if err := c.holds(latent, samples); err != nil {
+		return nil, err
 	}
 	in["latent"] = onnx.NewTensor(latent, samples, c.config.C, c.config.K)
 	return in, nil
+}
+
+// holds returns an error unless a latent is of a number of samples.
+func (c *Conjugate) holds(latent []float32, samples int) error {
+	if samples < 1 || len(latent) != samples*c.LatentSize() {
+		return fmt.Errorf("conjugate predictor: a latent of %d numbers for %d samples; want samples x %d, and at least one sample",
+			len(latent), samples, c.LatentSize())
+	}
+	return nil
 }
 
 func (c *Conjugate) thetas(ctx context.Context, part string, in map[string]*onnx.Tensor, n int) ([]erm.Theta, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	out, err := engine.Eval(c.parts[part], in)
+	out, err := c.parts[part].eval(in)
 	if err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}
@@ -390,7 +433,7 @@ func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []flo
 	}
 	f := len(noise) / (samples * k)
 	in["noise"] = onnx.NewTensor(noise, samples, f, k)
-	out, err := engine.Eval(c.parts[models.ConjDrawn], in)
+	out, err := c.parts[models.ConjDrawn].eval(in)
 	if err != nil {
 		return nil, nil, fmt.Errorf("conjugate predictor: %w", err)
 	}

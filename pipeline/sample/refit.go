@@ -301,7 +301,7 @@ func (q *Fit) perturb(r *rand.Rand, at erm.Theta, scale float64) {
 
 // Posterior returns posterior samples as [Refit.Heads] does, with another Scale.
 func (f *Refit) Posterior(ctx context.Context, seen *point.Set, latent []float32, samples int, scale float64) ([]erm.Theta, error) {
-	heads, err := f.Conjugate.Heads(ctx, seen, latent, samples)
+	heads, err := f.limit(ctx, seen, latent, samples)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +376,7 @@ func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) (
 	for i, v := range latent {
 		wide[i] = v * ratio[i%len(ratio)]
 	}
-	heads, err := f.Conjugate.Heads(ctx, seen, wide, len(latent)/f.LatentSize())
+	heads, err := f.limit(ctx, seen, wide, len(latent)/f.LatentSize())
 	if err != nil {
 		return nil, err
 	}
@@ -400,12 +400,9 @@ func (f *Refit) Intervals(ctx context.Context, d Drawn, features []float32, leve
 	if err != nil {
 		return nil, nil, err
 	}
-	session, err := f.engine.Load(graph)
-	if err != nil {
-		return nil, nil, fmt.Errorf("conjugate predictor: intervals: %w", err)
-	}
-	defer session.Close()
-	return f.ends(ctx, session, nil, features)
+	part := &lazy{engine: f.engine, model: graph}
+	defer part.Close()
+	return f.ends(ctx, part, nil, features)
 }
 
 // IntervalGraph returns the graph of [Conjugate.Of] and Intervals, as [Conjugate.IntervalGraph] does.

@@ -10,7 +10,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/dense"
-	"fmp/onnx/engine"
+	"fmp/pipeline/erm"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
@@ -27,44 +27,109 @@ func (f *Refit) Wide(int) bool { return false }
 
 // WideParts returns the parts of a wide classifier, for latents in steps. Features and Samples are left to the caller.
 func (c *Conjugate) WideParts(ctx context.Context, d Drawn, level float64) (*models.WideParts, error) {
-	graph, err := models.WideBiases(c.model)
-	if err != nil {
-		return nil, err
-	}
-	session, err := c.engine.Load(graph)
-	if err != nil {
-		return nil, fmt.Errorf("conjugate predictor: %w", err)
-	}
-	defer session.Close()
-	samples, size := len(d.Uniform), c.LatentSize()
+	samples, classes := len(d.Uniform), c.config.C
 	width, err := studentWidth(samples, level)
 	if err != nil {
 		return nil, err
 	}
-	p := &models.WideParts{Predictor: c.model, Latent: d.Latent, Uniform: d.Uniform, Width: width,
-		Biases: onnx.ZerosF32(3, samples, c.config.C)}
-	in, err := c.context(d.Seen)
+	masses, means, err := c.pooled(d.Seen)
 	if err != nil {
 		return nil, err
 	}
+	p := &models.WideParts{Predictor: c.model, Latent: d.Latent, Uniform: d.Uniform, Width: width, Masses: masses, Means: means,
+		Biases: onnx.ZerosF32(3, samples, classes)}
+	return p, c.wide(ctx, models.WideBias, masses, means, d.Latent, func(from, to int, out *onnx.Tensor) error {
+		made, n := out.F32(), (to-from)*classes
+		for i := range 3 {
+			copy(p.Biases.F32()[(i*samples+from)*classes:], made[i*n:(i+1)*n])
+		}
+		return nil
+	})
+}
+
+// wideHeads is Heads of a wide round, wideSamples samples at a time.
+func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []float32, samples int) (all []erm.Theta, err error) {
+	if err := c.holds(latent, samples); err != nil {
+		return nil, err
+	}
+	masses, means, err := c.pooled(seen)
+	if err != nil {
+		return nil, err
+	}
+	return all, c.wide(ctx, models.ConjHeads, masses, means, latent, func(from, to int, out *onnx.Tensor) error {
+		some, err := heads("conjugate predictor", out, to-from, c.config.K+1, c.config.C)
+		all = append(all, some...)
+		return err
+	})
+}
+
+// wide computes an output of models.WidePart for wideSamples samples at a time, given masses and means of classes.
+func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx.Tensor, latent []float32,
+	do func(from, to int, out *onnx.Tensor) error) error {
+	graph, err := models.WidePart(c.model, output)
+	if err != nil {
+		return err
+	}
+	part := &lazy{engine: c.engine, model: graph}
+	defer part.Close()
+	size := c.LatentSize()
+	samples := len(latent) / size
 	for from := 0; from < samples; from += wideSamples {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		to := min(from+wideSamples, samples)
-		in["latent"] = onnx.NewTensor(d.Latent[from*size:to*size], to-from, c.config.C, c.config.K)
-		out, err := engine.Eval(session, in)
+		out, err := part.eval(map[string]*onnx.Tensor{models.WideMasses: masses, models.WideMeans: means,
+			"latent": onnx.NewTensor(latent[from*size:to*size], to-from, c.config.C, c.config.K)})
 		if err != nil {
-			return nil, fmt.Errorf("conjugate predictor: %w", err)
+			return fmt.Errorf("conjugate predictor: %w", err)
 		}
-		p.Masses, p.Means = out[models.WideMasses], out[models.WideMeans]
-		made, n := out[models.WideBias].F32(), (to-from)*c.config.C
-		for i := range 3 {
-			copy(p.Biases.F32()[(i*samples+from)*c.config.C:], made[i*n:(i+1)*n])
+		if err := do(from, to, out[output]); err != nil {
+			return err
 		}
 	}
-	return p, nil
+	return nil
 }
+
+// pooled returns the masses [C] and the means [C, k] of w of pooled class means, in float32 as the predictor's graph computes them. It
+// never writes out labels, of which there are classes by classes.
+func (c *Conjugate) pooled(seen *point.Set) (masses, means *onnx.Tensor, err error) {
+	if err := c.fits(seen); err != nil {
+		return nil, nil, err
+	}
+	k := c.config.K
+	row := seen.Features
+	if seen.Dx == c.config.Dx {
+		w := c.leading(seen, k)
+		at := make([]float32, len(w))
+		for i, v := range w {
+			at[i] = float32(v)
+		}
+		row = func(i int) []float32 { return at[i*k : (i+1)*k] }
+	}
+	masses, means = onnx.ZerosF32(c.config.C), onnx.ZerosF32(c.config.C, k)
+	mass := masses.F32()
+	for i := range seen.N {
+		seen.Shares(i, func(y int, p float32) {
+			n := p * seen.W[i]
+			mass[y] += n
+			mean := means.F32()[y*k:][:k]
+			for j, v := range row(i) {
+				mean[j] += n * v
+			}
+		})
+	}
+	for y, n := range mass {
+		mean := means.F32()[y*k:][:k]
+		for j := range mean {
+			mean[j] /= max(n, leastMass)
+		}
+	}
+	return masses, means, nil
+}
+
+// leastMass is the mass by which the graph divides the mean of a class that nobody holds.
+const leastMass = 1e-9
 
 // wideClaims is Claims of a wide round: in the leading coordinates.
 func (c *Conjugate) wideClaims(clients []*point.Set) (u honesty.Uploads, err error) {

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"fmp/models"
@@ -165,4 +166,40 @@ func ofPhi(t *testing.T, k *Conjugate) *point.Set {
 	s := &point.Set{N: 3, Dx: k.config.Dx, C: k.config.C, Z: make([]float32, 3*k.config.Dx), W: []float32{2, 3, 4}, Y: []int32{7, 1, 29}}
 	rng.Normal(rng.New(1, "phi"), s.Z)
 	return s
+}
+
+// TestWideHeads: heads that are computed a few samples at a time, without labels of classes by classes, are to the bit those of the
+// predictor's graph, for uploads of w and of phi.
+func TestWideHeads(t *testing.T) {
+	k, seen, _ := manyClasses(t)
+	const samples = wideSamples + 3
+	latent := make([]float32, samples*k.LatentSize())
+	rng.Normal(rng.New(1, "latent"), latent)
+	phi := ofPhi(t, k)
+	w := k.leading(phi, k.config.K)
+	mapped := &point.Set{N: phi.N, Dx: k.config.K, C: phi.C, Z: make([]float32, len(w)), W: phi.W, Y: phi.Y}
+	for i, v := range w {
+		mapped.Z[i] = float32(v)
+	}
+	for name, sets := range map[string][2]*point.Set{"w": {seen, seen}, "phi": {phi, mapped}} {
+		got, err := k.wideHeads(t.Context(), sets[0], latent, samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := k.limit(t.Context(), sets[1], latent, samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != samples {
+			t.Fatalf("%s: %d heads; want %d", name, len(got), samples)
+		}
+		for s := range want {
+			if !slices.Equal(got[s].W, want[s].W) {
+				t.Errorf("%s: head %d differs", name, s)
+			}
+		}
+	}
+	if _, err := k.wideHeads(t.Context(), seen, latent[1:], samples); err == nil {
+		t.Error("a latent that is a number short: no error")
+	}
 }
