@@ -35,7 +35,8 @@ type MomentsOptions struct {
 
 // Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no corpus; c is how features are embedded.
 // Where clients have effects (package effect), class means and calibration points are read less these. For a client to come the covariance
-// within classes is wider by that of effects; for a client of the round all rows are shifted by its effect.
+// within classes is wider by that of effects; for a client of the round all rows are shifted by its effect. A client whose shift cannot be
+// told from classes that lie nearer together (effect.Effects.Near) is not honest: counted, its shift would widen the temperature for all.
 func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o MomentsOptions) (*Result, error) {
 	effects, err := momentsEffects(clients, o)
 	if err != nil {
@@ -54,7 +55,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 	}
 	states := []momentsState{{all, o.Samples}}
 	if o.Honesty && len(clients) > 1 {
-		if clients, states, j, err = judgeMoments(ctx, clients, o); err != nil {
+		if clients, states, j, err = judgeMoments(ctx, clients, effects, o); err != nil {
 			return nil, err
 		}
 	}

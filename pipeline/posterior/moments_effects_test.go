@@ -3,6 +3,7 @@ package posterior
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -12,6 +13,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/pipeline/discriminant"
+	"fmp/pipeline/internal/effect"
 	"fmp/pipeline/moments"
 )
 
@@ -147,6 +149,28 @@ func TestMomentsEffects(t *testing.T) {
 			t.Errorf("%s: NLL %.3f, adapted %.3f", kind, before, after)
 		} else {
 			t.Logf("%s: NLL %.3f, adapted %.3f", kind, before, after)
+		}
+	}
+}
+
+// TestMomentsNear: a client whose shift cannot be told from classes that lie nearer together is not honest, whatever its class means say.
+func TestMomentsNear(t *testing.T) {
+	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4), shift: func(int) [3]float64 { return [3]float64{} }}
+	rng.Normal(rng.New(1, "mean"), w.mean)
+	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
+	near := &effect.Effects{Near: []bool{false, true, false, false, false}}
+	_, states, j, err := judgeMoments(t.Context(), w.clients(t, 5), near, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m, p := range j.Honest {
+		if near.Near[m] && p > 1e-3 || !near.Near[m] && p < 0.9 {
+			t.Errorf("client %d is honest with probability %.2f", m, p)
+		}
+	}
+	for _, s := range states {
+		if slices.Contains(s.clients, 1) {
+			t.Errorf("clients %v are in a sample", s.clients)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"fmp/onnx/sorting"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/internal/effect"
 )
 
 // momentsState is a set of honest clients, by number, with the samples that are given their uploads.
@@ -26,11 +27,18 @@ const leastShare = 0.05
 
 // judgeMoments returns the clients with the shares of their images that count, the states of who is honest that samples draw, the likeliest
 // first, and the posterior's view of the clients (package honesty).
-func judgeMoments(ctx context.Context, clients []discriminant.Client, o MomentsOptions) ([]discriminant.Client, []momentsState, *Judgement,
-	error) {
+func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *effect.Effects, o MomentsOptions) ([]discriminant.Client,
+	[]momentsState, *Judgement, error) {
 	clients, _, u, lambda, err := momentsJudges(clients)
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	if effects != nil {
+		for m, near := range effects.Near {
+			if near {
+				u.Odds[m] = math.Inf(-1)
+			}
+		}
 	}
 	c := claims{claimed: u.Masses, lambda: lambda}
 	u.Copies()

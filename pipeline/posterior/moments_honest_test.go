@@ -287,7 +287,7 @@ func TestMomentsCopies(t *testing.T) {
 	}
 	clients[5].Means = &large
 	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
-	got, _, _, err := judgeMoments(t.Context(), clients, o)
+	got, _, _, err := judgeMoments(t.Context(), clients, nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}

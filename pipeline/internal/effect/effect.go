@@ -57,6 +57,9 @@ type Effects struct {
 	// Share is, of a client with an effect, how many images without one tell as much of a class as one of its images, 1 at most: its class
 	// means differ from the others' each in its own way too.
 	Share []float64
+	// Near are the clients that differ from the others, in a round where most clients have an effect, and whose classes lie nearer together
+	// than another camera leaves them. They take no part in the law, and Shift is nil; nil where most clients have none.
+	Near []bool
 	// precision is that of each client's class means, taken together, on its effect, in coordinates in which the covariance within
 	// classes is I.
 	precision []float64
@@ -195,14 +198,14 @@ func effects(found [][]float64, share []float64, cells [][]cell, l Law) *Effects
 // the effects that are large enough to be found one by one.
 func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, error) {
 	k, _ := l.back.Dims()
-	in, held, differ, of := make([][]cell, len(cells)), 0, 0, 0
+	in, near, held, differ, of := make([][]cell, len(cells)), make([]bool, len(cells)), 0, 0, 0
 	for m, d := range differences(cells, found, classes, k) {
 		if d == nil {
 			continue
 		}
 		of++
 		alike := !(d.tail < prior/float64(len(cells)))
-		if !alike && d.slope < leastSlope {
+		if near[m] = !alike && d.slope < leastSlope; near[m] {
 			continue
 		}
 		in[m] = cells[m]
@@ -232,6 +235,7 @@ func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, er
 	}
 	l.basis, l.along, l.rest = s.basis, s.along, s.rest
 	out := effects(s.shift, share, cells, l)
+	out.Near = near
 	for m, v := range s.noise {
 		out.precision[m] /= v
 	}

@@ -173,3 +173,53 @@ func TestCompare(t *testing.T) {
 		t.Errorf("tail %v, want %v", d.tail, want)
 	}
 }
+
+// TestNear: in a round in which all have another camera, the client whose classes lie a third as far apart as the others', or nowhere
+// apart, is near, and no other; the law has no variance along its shift.
+func TestNear(t *testing.T) {
+	for name, c := range map[string]struct {
+		nearer float64
+		want   bool
+	}{
+		"nearer":    {0.3, true},
+		"alike":     {0, true},
+		"as others": {1, false},
+	} {
+		r := rng.New(5, "near")
+		white, back := maps(t, r)
+		shift := make([][]float64, clients)
+		for m := range shift {
+			shift[m] = make([]float64, dx)
+			shift[m][0], shift[m][1] = 2*r.NormFloat64(), 2*r.NormFloat64()
+		}
+		sets := round(r, back, all, func(m, _ int) []float64 { return shift[m] })
+		mean := make([]float64, dx)
+		for i := range sets[0].N {
+			for j, v := range sets[0].Row(i)[:dx] {
+				mean[j] += float64(v) / float64(sets[0].N)
+			}
+		}
+		far := mat.NewVecDense(dx, nil) // eight standard deviations along the third direction
+		far.MulVec(back.T(), mat.NewVecDense(dx, append([]float64{0, 0, 8}, make([]float64, dx-3)...)))
+		for i := range sets[0].N {
+			for j := range dx {
+				at := &sets[0].Row(i)[j]
+				*at = float32(mean[j] + c.nearer*(float64(*at)-mean[j]) + far.AtVec(j))
+			}
+		}
+		e, err := Of(sets, white, back)
+		if err != nil || e == nil {
+			t.Fatalf("%s: %v, %v", name, e, err)
+		}
+		for m, near := range e.Near {
+			if near != (c.want && m == 0) || near && e.Shift[m] != nil {
+				t.Errorf("%s: client %d: near %v, shift %v", name, m, near, e.Shift[m])
+			}
+		}
+		var third mat.VecDense
+		third.MulVec(e.ToCome().Covariance(), white.ColView(2))
+		if v := mat.Dot(white.ColView(2), &third); (v > 2) == (c.nearer < 1) {
+			t.Errorf("%s: the law has variance %.2f along the shift", name, v)
+		}
+	}
+}
