@@ -38,6 +38,8 @@ type connection struct {
 	wait             *time.Duration
 	private          *bool
 	maxEpsilon       *float64
+	maxDelta         *float64
+	noise            *string
 	asJSON           *bool
 
 	first  *server // of the round, once it is known
@@ -59,7 +61,11 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 		wait:       f.Duration("wait", 24*time.Hour, "how long to wait for a server that does not answer, before the deadline is known"),
 		private:    f.Bool("private", false, "send to a private round alone (docs/privacy.md)"),
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
-		asJSON:     f.Bool("json", false, "print JSON"),
+		maxDelta: f.Float64("max-delta", privacy.DefaultDelta, "largest delta of a private round that --max-epsilon allows: an epsilon says "+
+			"less at a larger one"),
+		noise: f.String("noise", "", "refuse a private round whose noise comes from elsewhere: local (this client) or two-servers; without "+
+			"it also trusted (the server, which sees the sums without noise)"),
+		asJSON: f.Bool("json", false, "print JSON"),
 	}
 }
 
@@ -76,6 +82,9 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	}
 	if !(*c.maxEpsilon >= 0) || math.IsInf(*c.maxEpsilon, 0) {
 		return nil, nil, nil, usagef("%s: --max-epsilon %v; allowed are numbers above 0", command, *c.maxEpsilon)
+	}
+	if allowed := []string{"", privacy.Local, privacy.TwoServers, privacy.Trusted}; !slices.Contains(allowed, *c.noise) {
+		return nil, nil, nil, usagef("%s: --noise %q; allowed are local, two-servers and trusted", command, *c.noise)
 	}
 	if *c.wait < time.Second || *c.wait > 366*24*time.Hour {
 		return nil, nil, nil, usagef("%s: --wait %v; allowed are 1s to a year", command, *c.wait)
@@ -100,18 +109,33 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	switch b := d.Privacy; {
-	case b == nil && (*c.private || *c.maxEpsilon > 0):
-		return nil, nil, nil, usagef("%s: round %d is not private, and --private or --max-epsilon asks for one that is; nothing was sent",
-			command, d.Round)
-	case b != nil && *c.maxEpsilon > 0 && b.Epsilon > *c.maxEpsilon:
-		return nil, nil, nil, usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command, d.Round, b.Epsilon,
-			*c.maxEpsilon)
-	case b != nil:
-		s.Log("round %d is private: %v", d.Round, b)
+	if err := c.allows(command, d); err != nil {
+		return nil, nil, nil, err
+	}
+	if d.Privacy != nil {
+		s.Log("round %d is private: %v", d.Round, d.Privacy)
 	}
 	c.first = &server{s, d}
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
+}
+
+// allows returns an error where a round gives less privacy than the flags ask for.
+func (c *connection) allows(command string, d *wire.Description) error {
+	switch b := d.Privacy; {
+	case b == nil && (*c.private || *c.maxEpsilon > 0 || *c.noise != ""):
+		return usagef("%s: round %d is not private, and --private, --max-epsilon or --noise asks for one that is; nothing was sent",
+			command, d.Round)
+	case b == nil:
+	case *c.maxEpsilon > 0 && b.Epsilon > *c.maxEpsilon:
+		return usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command, d.Round, b.Epsilon,
+			*c.maxEpsilon)
+	case *c.maxEpsilon > 0 && !(b.Delta <= *c.maxDelta):
+		return usagef("%s: delta of round %d is %v; --max-delta allows %v beside --max-epsilon; nothing was sent", command, d.Round, b.Delta,
+			*c.maxDelta)
+	case *c.noise != "" && *c.noise != privacy.Trusted && b.Noise != *c.noise:
+		return usagef("%s: the noise of round %d is %s; --noise allows %s; nothing was sent", command, d.Round, b.Noise, *c.noise)
+	}
+	return nil
 }
 
 // openHelper asks the helper for its round where there are two servers, and reports where the two do not agree. Its address is not asked of

@@ -39,8 +39,8 @@ const (
 	Top  = time.Minute
 )
 
-// requestTime is the timeout of one attempt, and of each read of the client graph's download. An upload has a second more for each
-// slowest bytes, so that it may come as slowly as servers accept it by default.
+// requestTime is the timeout of one attempt, and of each read of the client graph's download. An upload and a download have a second more
+// for each slowest bytes, so that an upload may come as slowly as servers accept it by default.
 const requestTime, slowest = time.Minute, 1 << 10
 
 // maxCertificates is the maximum size of a file of trusted certificates: 4 MiB, more than the largest bundle of an operating system.
@@ -172,7 +172,7 @@ func (c *Client) do(req *http.Request) (int, []byte, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if certificate(err) {
-			return 0, nil, err
+			return 0, nil, fmt.Errorf("%w; where the server has a certificate of its own, --ca names its file", err)
 		}
 		return 0, nil, &transient{err: err}
 	}
@@ -198,9 +198,12 @@ func (c *Client) refusal(resp *http.Response, data []byte) error {
 	var err error
 	p := &wire.Problem{}
 	if e := wire.Unmarshal(data, p); e != nil || p.Code == "" {
-		err = fmt.Errorf("%s answered %s", c.base, resp.Status)
+		err = fmt.Errorf("%s answered %d %s", c.base, resp.StatusCode, http.StatusText(resp.StatusCode))
+		if to := resp.Header.Get("Location"); to != "" && resp.StatusCode < 400 {
+			err = fmt.Errorf("%w to %q: redirects are not followed; check the address", err, to)
+		}
 	} else if p.Code == wire.RoundClosed {
-		return fmt.Errorf("%w: %s", ErrClosed, p.Detail)
+		return fmt.Errorf("%w: %s", ErrClosed, wire.Printable(p.Detail))
 	} else {
 		err = p
 	}
@@ -227,7 +230,10 @@ func (c *Client) get(ctx context.Context, path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return wire.Unmarshal(data, v)
+	if err := wire.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s%s: %w; check the address", c.base, path, err)
+	}
+	return nil
 }
 
 // Describe requests the description of the server's round.
@@ -336,7 +342,7 @@ func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) err
 	if have > d.GraphBytes {
 		have = 0
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestTime+time.Duration((d.GraphBytes-have)/slowest)*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+wire.GraphPath(d.Round), nil)
 	if err != nil {
@@ -410,7 +416,10 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 		if err != nil {
 			return err
 		}
-		return wire.Unmarshal(reply, r)
+		if err := wire.Unmarshal(reply, r); err != nil {
+			return fmt.Errorf("the receipt of %s: %w; the same command asks for it again", c.base, err)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err

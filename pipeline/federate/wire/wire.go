@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/privacy"
@@ -176,8 +177,8 @@ func (d *Description) Headers(key *identity.Key, upload []byte) (headers map[str
 // Accept returns an error unless a receipt is the round's server's for an upload of a digest that a client sent.
 func (d *Description) Accept(r *Receipt, client, digest string) error {
 	if r.Round != d.Round || r.Client != client || r.Graph != d.Graph || r.Upload != digest {
-		return fmt.Errorf("the receipt is for upload %.80s of %.128q in round %d; sent was %s of %q in round %d", r.Upload, r.Client, r.Round,
-			digest, client, d.Round)
+		return fmt.Errorf("the receipt is for upload %.80q of %.128q in round %d with client graph %.80q; sent was %q of %q in round %d with %q",
+			r.Upload, r.Client, r.Round, r.Graph, digest, client, d.Round, d.Graph)
 	}
 	if (r.Spent == nil) != (d.Privacy == nil) || r.Spent != nil && *r.Spent != *d.Privacy {
 		return fmt.Errorf("the receipt says that %v was spent; the round states %v", r.Spent, d.Privacy)
@@ -208,7 +209,26 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-func (p *Problem) Error() string { return fmt.Sprintf("%s: %s (%s)", p.Title, p.Detail, p.Code) }
+func (p *Problem) Error() string {
+	return fmt.Sprintf("%s: %s (%s)", Printable(p.Title), Printable(p.Detail), Printable(p.Code))
+}
+
+// maxPrinted is the number of bytes of another machine's text that a message shows.
+const maxPrinted = 1000
+
+// Printable returns text of another machine as it may stand in one line of a terminal: without control characters, line ends among them,
+// and cut.
+func Printable(s string) string {
+	if len(s) > maxPrinted {
+		s = s[:maxPrinted] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
 
 // Codes of refusals, with their HTTP status.
 const (

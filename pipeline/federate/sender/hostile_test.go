@@ -1,0 +1,86 @@
+package sender
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fmp/pipeline/federate/wire"
+)
+
+// replies is a server that answers every request alike.
+type replies func(*http.Request) (*http.Response, error)
+
+func (f replies) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func reply(code int, header http.Header, body string) replies {
+	return func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(body))}, nil
+	}
+}
+
+// TestHostileReplies: a server's text cannot write lines or move the terminal's cursor, and an error says whose answer it was.
+func TestHostileReplies(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply replies
+		want  []string
+	}{
+		"control characters": {reply(403, nil, `{"code":"x\u0007","title":"\u001b[2Jt","detail":"a\nfmp-edge: receipt: b"}`),
+			[]string{"[2Jt", "receipt: b"}},
+		"a closed round": {reply(410, nil, `{"code":"round-closed","detail":"\u001b]0;owned\u0007"}`), []string{"is closed", "owned"}},
+		"a long text":    {reply(403, nil, `{"code":"x","title":"`+strings.Repeat("a", 9000)+`"}`), []string{"aaa…"}},
+		"a redirect": {reply(302, http.Header{"Location": {"http://other.example/a"}}, ""),
+			[]string{"302 Found", "other.example/a", "not followed"}},
+		"a page":       {reply(200, nil, "<html>"), []string{"https://s.example/v1/rounds", "not the JSON", "check the address"}},
+		"a long reply": {reply(200, nil, strings.Repeat(" ", wire.MaxJSON+1)), []string{"https://s.example/v1/rounds", "more than"}},
+	} {
+		client := &Client{base: "https://s.example", Wait: time.Second, http: &http.Client{Transport: c.reply,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+		_, err := client.Describe(t.Context())
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		if s := err.Error(); strings.ContainsAny(s, "\n\x1b\x07") || len(s) > 2000 {
+			t.Errorf("%s: %q", name, s)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q; want %q", name, err, want)
+			}
+		}
+	}
+}
+
+// slow is a body of one byte every thirty seconds.
+type slow struct{ r *http.Request }
+
+func (s slow) Read(p []byte) (int, error) {
+	select {
+	case <-s.r.Context().Done():
+		return 0, s.r.Context().Err()
+	case <-time.After(30 * time.Second):
+		return copy(p, "a"), nil
+	}
+}
+
+func (slow) Close() error { return nil }
+
+// TestSlowGraph: a client graph that comes one byte at a time keeps no client beyond the round's deadline.
+func TestSlowGraph(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Client{base: "https://s.example", over: time.Now().Add(time.Hour), http: &http.Client{Transport: replies(
+			func(r *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, Body: slow{r}}, nil
+			})}}
+		start := time.Now()
+		_, err := c.Graph(t.Context(), &wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100_000}, t.TempDir())
+		if !errors.Is(err, ErrClosed) || time.Since(start) > 2*time.Hour {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}
