@@ -2,6 +2,7 @@
 package atomicfile
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 // fails the temporary file is removed and the file at path is untouched. Missing parent folders
 // are made; a temporary file for the same path that is older than an hour is removed: its program was killed. An object there
 // that is no regular file (a folder, a device) is refused: renaming would put a file in the place of /dev/null. A symbolic link
-// stays, and its target is replaced.
+// stays, and its target is replaced. Others may read the file unless the umask says otherwise.
 func Write(path string, write func(io.Writer) error) (err error) {
 	target, err := resolve(path)
 	if err != nil {
@@ -30,7 +31,7 @@ func Write(path string, write func(io.Writer) error) (err error) {
 	if err := RemoveStale(dir, prefix, time.Hour); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	f, err := os.CreateTemp(dir, prefix+"*.tmp")
+	f, err := create(dir, prefix)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -43,9 +44,6 @@ func Write(path string, write func(io.Writer) error) (err error) {
 	if err := write(f); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	if err := f.Chmod(0o644); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -56,6 +54,16 @@ func Write(path string, write func(io.Writer) error) (err error) {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
+}
+
+// create makes a temporary file of a new name, less the permissions of the umask, which os.CreateTemp does not read.
+func create(dir, prefix string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(filepath.Join(dir, prefix+rand.Text()+".tmp"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
+		}
+	}
 }
 
 // HasFolder returns an error, which is an [fs.ErrNotExist], unless the folder that path lies in is there: for paths that people type,
