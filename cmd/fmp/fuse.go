@@ -51,7 +51,22 @@ func frontOf(x *extractor.Extractor, mean, std []float32) (*onnx.Model, front) {
 // mostCut is how many layers that are cut off the text names.
 const mostCut = 4
 
-// print says which layer the features are taken from.
+// pixels returns how the extractor is fed, in words.
+func (f front) pixels() string {
+	switch {
+	case f.Raw:
+		return "as they are"
+	case slices.Max(f.Mean) == 0 && slices.Min(f.Mean) == 0 && slices.Max(f.Std) == 1 && slices.Min(f.Std) == 1:
+		return "divided by 255, without mean and deviation (--preset NAME if the model was trained with others)"
+	}
+	order := ""
+	if f.BGR {
+		order = ", blue first"
+	}
+	return fmt.Sprintf("(pixel/255 - %.4g) / %.4g%s", f.Mean, f.Std, order)
+}
+
+// print returns how the extractor is fed and which layer the features are taken from, in words.
 func (f front) print(dx int) string {
 	if f.layer == nil {
 		return ""
@@ -64,8 +79,8 @@ func (f front) print(dx int) string {
 		}
 	}
 	why, _, _ := strings.Cut(f.layer.Why, " (")
-	return fmt.Sprintf("features:     %d of %q, %s\ncut off:      %s (--layer NAME takes the features of another layer)\n", dx, f.layer.Value,
-		why, cut)
+	return fmt.Sprintf("pixels:       %s\nfeatures:     %d of %q, %s\ncut off:      %s (--layer NAME takes the features of another layer)\n",
+		f.pixels(), dx, f.layer.Value, why, cut)
 }
 
 // Kinds of an upload.

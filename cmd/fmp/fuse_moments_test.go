@@ -174,8 +174,14 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 		}
 	}
 	if _, text, _ := fuse(); !strings.Contains(text, "cut off:      MatMul matmul_2, Identity scores (") ||
-		!strings.Contains(text, "features:     20 of ") {
+		!strings.Contains(text, "features:     20 of ") || !strings.Contains(text, "pixels:       divided by 255, without mean") {
 		t.Errorf("printed %q", text)
+	}
+	for preset, want := range map[string]string{"keras-caffe": "blue first\n",
+		"timm-inception": "(pixel/255 - [0.5 0.5 0.5]) / [0.5 0.5 0.5]\n"} {
+		if _, text, stderr := fuse("--preset", preset); !strings.Contains(text, want) {
+			t.Errorf("%s: printed %q, %s", preset, text, stderr)
+		}
 	}
 	if code, _, stderr := fuse("--layer", "layer-2"); code != exitUsage || !strings.Contains(stderr, "no such value") {
 		t.Errorf("a layer that is not there: exit code %d: %s", code, stderr)
