@@ -100,10 +100,7 @@ images.`,
 			Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), res)
-		}
-		return res.print(cmd.OutOrStdout())
+		return show(cmd.OutOrStdout(), asJSON, res, res.print)
 	}
 	return cmd
 }

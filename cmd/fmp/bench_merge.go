@@ -229,8 +229,5 @@ func benchMerged(cmd *cobra.Command, clients int, asJSON bool) error {
 	if err := res.run(cmd.Context(), dir); err != nil {
 		return err
 	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), res)
-	}
-	return res.print(cmd.OutOrStdout())
+	return show(cmd.OutOrStdout(), asJSON, res, res.print)
 }

@@ -94,12 +94,9 @@ ONNX Runtime, with a graph of the same. Table I is of CIFAR-10's images, where f
 				return err
 			}
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), out)
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n", out.Runs,
+		return say(cmd.OutOrStdout(), asJSON, out,
+			"\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n", out.Runs,
 			out.Go, out.Instructions)
-		return err
 	}
 	return cmd
 }

@@ -100,11 +100,7 @@ and under false scatters.`,
 		if err := res.measure(cmd.Context(), p, o); err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), res)
-		}
-		_, err = fmt.Fprint(cmd.OutOrStdout(), res.text())
-		return err
+		return say(cmd.OutOrStdout(), asJSON, res, "%s", res.text())
 	}
 	return cmd
 }

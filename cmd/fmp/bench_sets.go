@@ -81,10 +81,7 @@ smallest on the test images.`,
 			Progress: bar.report}); err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), res)
-		}
-		return res.print(cmd.OutOrStdout())
+		return show(cmd.OutOrStdout(), asJSON, res, res.print)
 	}
 	return cmd
 }

@@ -112,10 +112,7 @@ The same images let fmp predict --error R answer only as many images as keep the
 		if err := serde.Save(r.File, m); err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), r)
-		}
-		return r.print(cmd.OutOrStdout())
+		return show(cmd.OutOrStdout(), asJSON, r, r.print)
 	}
 	return cmd
 }

@@ -41,11 +41,8 @@ it has a name: --dataset NAME.`,
 			for _, path := range bad {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %s cannot be read\n", cmd.CommandPath(), path)
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"name": got, "folder": folder, "left_out": len(bad)})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is in %s; use it with --dataset %s\n", got, folder, got)
-			return err
+			return say(cmd.OutOrStdout(), asJSON, map[string]any{"name": got, "folder": folder, "left_out": len(bad)},
+				"%s is in %s; use it with --dataset %s\n", got, folder, got)
 		},
 	}
 	dirFlag(cmd, &dir)

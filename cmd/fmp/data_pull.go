@@ -41,11 +41,8 @@ resumes when the same command is given again; a data set that is there already i
 			if err != nil {
 				return fmt.Errorf("%w\nWith the files at hand, from %s, give: fmp data import FOLDER", err, s.Home)
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"name": s.Name, "folder": folder})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is in %s\n", s.Name, folder)
-			return err
+			return say(cmd.OutOrStdout(), asJSON, map[string]string{"name": s.Name, "folder": folder},
+				"%s is in %s\n", s.Name, folder)
 		},
 	}
 	dirFlag(cmd, &dir)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -58,12 +57,8 @@ of them stored lying on their side as phones do. fmp reads either back by the fo
 			if err := write(out, ds); err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
-					"test": ds.Test.N})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d training and %d test images\n", out, ds.Train.N, ds.Test.N)
-			return err
+			return say(cmd.OutOrStdout(), asJSON, map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
+				"test": ds.Test.N}, "%s: %d training and %d test images\n", out, ds.Train.N, ds.Test.N)
 		},
 	}
 	f := cmd.Flags()

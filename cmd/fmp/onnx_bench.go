@@ -123,10 +123,7 @@ gives are drawn at random; axes of unknown size are the batch where they come fi
 			report.Results = append(report.Results, r)
 		}
 		report.compare()
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), report)
-		}
-		return report.print(cmd.OutOrStdout())
+		return show(cmd.OutOrStdout(), asJSON, report, report.print)
 	}
 	return cmd
 }

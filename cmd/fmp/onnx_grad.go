@@ -39,15 +39,11 @@ are grad_A for each value A named by --wrt: inputs, initializers or values in be
 			if err := serde.Save(out, g); err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{
-					"file": out, "inputs": valueNames(g.Graph.Inputs), "outputs": valueNames(g.Graph.Outputs),
-					"nodes": len(g.Graph.Nodes), "opset": g.Opset(),
-				})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d nodes, operator set %d\n  inputs   %s\n  outputs  %s\n", out,
+			return say(cmd.OutOrStdout(), asJSON, map[string]any{
+				"file": out, "inputs": valueNames(g.Graph.Inputs), "outputs": valueNames(g.Graph.Outputs),
+				"nodes": len(g.Graph.Nodes), "opset": g.Opset(),
+			}, "%s: %d nodes, operator set %d\n  inputs   %s\n  outputs  %s\n", out,
 				len(g.Graph.Nodes), g.Opset(), strings.Join(valueNames(g.Graph.Inputs), ", "), strings.Join(valueNames(g.Graph.Outputs), ", "))
-			return err
 		},
 	}
 	f := cmd.Flags()

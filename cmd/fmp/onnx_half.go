@@ -56,11 +56,8 @@ manifest of ours is kept, its command line completed.`,
 			if err != nil {
 				return fmt.Errorf("measuring what was written: %w", err)
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"file": out, "tensors": n, "bytes": after.Size(), "bytes_before": before.Size()})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d tensors in half precision, %d bytes (%d before)\n", out, n, after.Size(), before.Size())
-			return err
+			return say(cmd.OutOrStdout(), asJSON, map[string]any{"file": out, "tensors": n, "bytes": after.Size(), "bytes_before": before.Size()},
+				"%s: %d tensors in half precision, %d bytes (%d before)\n", out, n, after.Size(), before.Size())
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")

@@ -94,10 +94,7 @@ for the sizes that --dim gives; other open sizes are 1.`,
 			return usageError(fmt.Errorf("%s: %w", args[0], err))
 		}
 		r.File = args[0]
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), r)
-		}
-		return r.print(cmd.OutOrStdout())
+		return show(cmd.OutOrStdout(), asJSON, r, r.print)
 	}
 	return cmd
 }

@@ -239,10 +239,7 @@ func newResultsShowCommand() *cobra.Command {
 		}
 		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: slices.Concat(m.Notes, experiment.ScopeNotes(rs), tuned.EdgeNotes()),
 			Tables: ts, wide: wide}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), out)
-		}
-		return out.print(cmd.OutOrStdout())
+		return show(cmd.OutOrStdout(), asJSON, out, out.print)
 	}
 	return cmd
 }

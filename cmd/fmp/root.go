@@ -174,3 +174,19 @@ func printJSON(w io.Writer, v any) error {
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
+
+// show writes v as JSON, or by text.
+func show(w io.Writer, asJSON bool, v any, text func(io.Writer) error) error {
+	if asJSON {
+		return printJSON(w, v)
+	}
+	return text(w)
+}
+
+// say writes v as JSON, or the formatted text.
+func say(w io.Writer, asJSON bool, v any, format string, a ...any) error {
+	return show(w, asJSON, v, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, format, a...)
+		return err
+	})
+}

@@ -72,12 +72,9 @@ and does not depend on the number of threads.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"file": out, "dataset": name, "dx": dx, "seconds": time.Since(start).Seconds()})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d features, learned from %d images of %s in %s\n", out, dx, part.N, name,
+			return say(cmd.OutOrStdout(), asJSON, map[string]any{"file": out, "dataset": name, "dx": dx, "seconds": time.Since(start).Seconds()},
+				"%s: %d features, learned from %d images of %s in %s\n", out, dx, part.N, name,
 				time.Since(start).Round(time.Second))
-			return err
 		},
 	}
 	f := cmd.Flags()

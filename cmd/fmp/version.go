@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/buildinfo"
@@ -17,11 +15,7 @@ func newVersionCommand() *cobra.Command {
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := buildinfo.Read()
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), v)
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "fmp %v\n", v)
-			return err
+			return say(cmd.OutOrStdout(), asJSON, v, "fmp %v\n", v)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -148,31 +148,8 @@ func Copy(dst, src *onnx.Tensor) { copyRange(dst.Data, 0, src.Data, 0, src.Len()
 
 // Capacity returns the number of elements that a slice of elements can hold.
 func Capacity(data any) int {
-	switch d := data.(type) {
-	case []float32:
-		return cap(d)
-	case []float64:
-		return cap(d)
-	case []int8:
-		return cap(d)
-	case []int16:
-		return cap(d)
-	case []int32:
-		return cap(d)
-	case []int64:
-		return cap(d)
-	case []uint8:
-		return cap(d)
-	case []uint16:
-		return cap(d)
-	case []uint32:
-		return cap(d)
-	case []uint64:
-		return cap(d)
-	case []bool:
-		return cap(d)
-	case []string:
-		return cap(d)
+	if v := reflect.ValueOf(data); v.IsValid() {
+		return v.Cap()
 	}
 	return 0
 }
