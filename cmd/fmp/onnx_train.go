@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -232,7 +230,7 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 		return nil, usageError(err)
 	}
 	ex := &examples{}
-	if ex.digest, err = fileDigest(o.data); err != nil {
+	if ex.digest, err = regularfile.Digest(o.data, math.MaxInt64); err != nil {
 		return nil, err
 	}
 	target := t[train.TargetInput]
@@ -281,20 +279,6 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 		return nil, usageError(err)
 	}
 	return ex, nil
-}
-
-// fileDigest returns the SHA-256 of a file, by which a training that goes on knows its examples.
-func fileDigest(path string) (string, error) {
-	f, err := regularfile.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // float32s converts a tensor.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -156,7 +157,7 @@ func (f *files) hash(ctx context.Context, w io.Writer, step func()) error {
 	for from := 0; from < len(f.paths); from += len(sums) {
 		some := f.paths[from:min(from+len(sums), len(f.paths))]
 		err := each(ctx, len(some), func(_ context.Context, i int) (err error) {
-			sums[i], err = fileSum(some[i])
+			sums[i], err = regularfile.Digest(some[i], math.MaxInt64)
 			step()
 			return err
 		})

@@ -5,12 +5,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -39,7 +37,7 @@ func WriteSums(ctx context.Context, dir string) error {
 		if err != nil || name == SumsFile || strings.ContainsAny(name, "\\\n\r") {
 			return err // sha256sum would write such a name in another way
 		}
-		sum, err := fileSum(path)
+		sum, err := regularfile.Digest(path, math.MaxInt64)
 		fmt.Fprintf(&b, "%s  %s\n", sum, filepath.ToSlash(name))
 		return err
 	})
@@ -72,7 +70,7 @@ func checkSums(ctx context.Context, dir string) error {
 		if !ok || len(want) != 2*sha256.Size || !filepath.IsLocal(filepath.FromSlash(name)) {
 			return fmt.Errorf("%s: line %d is not a SHA-256 and the name of a file in the folder, as sha256sum writes them", list, n)
 		}
-		got, err := fileSum(filepath.Join(dir, filepath.FromSlash(name)))
+		got, err := regularfile.Digest(filepath.Join(dir, filepath.FromSlash(name)), math.MaxInt64)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -89,17 +87,4 @@ func checkSums(ctx context.Context, dir string) error {
 		return fmt.Errorf("%s: %w", list, err)
 	}
 	return nil
-}
-
-func fileSum(path string) (string, error) {
-	f, err := regularfile.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", &os.PathError{Op: "read", Path: path, Err: err}
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -4,6 +4,8 @@ package regularfile
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
@@ -40,6 +42,20 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return data.Bytes(), nil
+}
+
+// Digest returns the SHA-256, in hexadecimal, of the first limit bytes of a regular file.
+func Digest(path string, limit int64) (string, error) {
+	f, err := Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, io.LimitReader(f, limit)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func checked(f *os.File, err error) (*os.File, error) {

@@ -8,7 +8,6 @@ package sender
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
@@ -317,18 +316,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	return path, nil
 }
 
-func digestOf(path string) (string, error) {
-	f, err := regularfile.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, wire.MaxGraph+1)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
+func digestOf(path string) (string, error) { return regularfile.Digest(path, wire.MaxGraph+1) }
 
 // fetch appends the missing bytes to a partial file of the graph.
 func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) error {
