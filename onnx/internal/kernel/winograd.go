@@ -17,7 +17,7 @@ type winograd struct {
 	rows, cols, group int // of a group's weights: output and input channels
 	weights           []float32
 	once              sync.Once
-	left              []float32 // [group, 16, packed rows x cols]
+	left              []float32 // [group, rows / winogradRows, 16, packed rows x cols]
 }
 
 const (
@@ -25,8 +25,10 @@ const (
 	// Of few tiles the weights are read for little, and there are more of them.
 	winogradTiles = 32
 	winogradLarge = 1 << 16 // weights of nine positions
-	// winogradWork is how many numbers the tiles in work may have, so that they stay in the second-level cache.
+	// winogradWork is how many numbers the tiles in work may have, so that they stay in the second-level cache, and winogradRows how many
+	// output channels are computed of them at a time, so that their sums stay there as well.
 	winogradWork = 1 << 18
+	winogradRows = 4 * panelRows
 )
 
 // newWinograd returns nil where the convolution is not one that is done so, or its weights are too large to be kept.
@@ -48,18 +50,23 @@ func newWinograd(s *Spec, win window, group int) *winograd {
 
 // pack transforms the weights, when they are first wanted.
 func (g *winograd) pack() {
-	packed, w, group := padRows(g.rows)*g.cols, g.weights, g.group
-	g.left = make([]float32, group*tileMatrices*packed)
-	part := make([]float32, tileMatrices*g.rows*g.cols)
-	for k := range group {
-		for i := range g.rows * g.cols {
-			u := filtered((*[9]float32)(w[(k*g.rows*g.cols+i)*9:]))
-			for t, v := range u {
-				part[t*g.rows*g.cols+i] = v
+	g.left = make([]float32, g.group*tileMatrices*padRows(g.rows)*g.cols)
+	part, to := make([]float32, tileMatrices*winogradRows*g.cols), g.left
+	for k := range g.group {
+		for row := 0; row < g.rows; row += winogradRows {
+			rows := min(winogradRows, g.rows-row)
+			size := rows * g.cols
+			for i := range size {
+				u := filtered((*[9]float32)(g.weights[((k*g.rows+row)*g.cols+i)*9:]))
+				for t, v := range u {
+					part[t*size+i] = v
+				}
 			}
-		}
-		for t := range tileMatrices {
-			packLeft(g.left[(k*tileMatrices+t)*packed:][:packed], dense(part[t*g.rows*g.cols:(t+1)*g.rows*g.cols], g.rows, g.cols))
+			for t := range tileMatrices {
+				packed := padRows(rows) * g.cols
+				packLeft(to[:packed], dense(part[t*size:(t+1)*size], rows, g.cols))
+				to = to[packed:]
+			}
 		}
 	}
 }
@@ -88,7 +95,12 @@ func (g *winograd) suits(sp []int) bool {
 		return false
 	}
 	high, wide := (sp[0]+1)/2, (sp[1]+1)/2
-	return (g.always() || high*wide >= winogradTiles) && wide <= 8*winogradWork/tileMatrices/(g.rows+g.cols)
+	return (g.always() || high*wide >= winogradTiles) && wide <= 8*winogradWork/tileMatrices/(winogradRows+g.cols)
+}
+
+// most is how many tiles are in work: whole panels.
+func (g *winograd) most() int {
+	return max(panelCols, winogradWork/tileMatrices/(winogradRows+g.cols)/panelCols*panelCols)
 }
 
 // winogradRun is the work of one call, in items: some lines of tiles of one image, or some images. Sums do not depend on the items,
@@ -113,7 +125,7 @@ func (g *winograd) run(v *convolution[float32]) error {
 		return err
 	}
 	n, tiles := v.xs[0], r.high*r.wide
-	most := max(32, winogradWork/tileMatrices/(g.rows+g.cols))
+	most := g.most()
 	if t := v.env.Threads; t > 1 {
 		most = min(most, max(32, (tiles*n*g.group+t-1)/t))
 	}
@@ -126,13 +138,15 @@ func (g *winograd) run(v *convolution[float32]) error {
 	v.Parallel(g.group*blocks*parts, work(g.rows, g.cols, r.images, r.lines, r.wide, 4), func(from, to int) {
 		split := Scratch[float32](v.Call, r.phases.len())
 		clear(split)
-		in, sums := Scratch[float32](v.Call, tileMatrices*g.cols*r.columns), Scratch[float32](v.Call, tileMatrices*r.packedRows*r.columns)
+		in, sums := Scratch[float32](v.Call, tileMatrices*g.cols*r.columns), Scratch[float32](v.Call, tileMatrices*winogradRows*r.columns)
 		pair := Scratch[float32](v.Call, 2, (2*r.images*r.lines*r.wide+15)/16*16)
 		for at := from; at < to; at++ {
 			i := r.item(at%parts, at/parts%g.group, at/parts/g.group)
 			i.transform(in, split)
-			i.multiply(sums, in)
-			i.finish(sums, pair)
+			for row := 0; row < g.rows; row += winogradRows {
+				i.multiply(sums, in, row)
+				i.finish(sums, pair, row)
+			}
 		}
 	})
 	return nil
@@ -165,24 +179,25 @@ func (i winogradItem) transform(v, split []float32) {
 	}
 }
 
-// multiply sets m to the weights times v.
-func (i winogradItem) multiply(m, v []float32) {
-	g := i.winograd
-	packed := i.packedRows * g.cols
+// multiply sets m to winogradRows of the weights, from row on, times v.
+func (i winogradItem) multiply(m, v []float32, row int) {
+	g, rows := i.winograd, min(winogradRows, i.winograd.rows-row)
+	packed := padRows(rows) * g.cols
 	for t := range tileMatrices {
-		c := m[t*i.packedRows*i.columns : (t+1)*i.packedRows*i.columns]
-		multiplyWhole(g.left[(i.group*tileMatrices+t)*packed:][:packed], v[t*g.cols*i.columns:], c, g.rows, i.n*i.each, g.cols, i.columns)
+		left, c := g.left[tileMatrices*(i.group*i.packedRows+row)*g.cols+t*packed:][:packed], m[t*winogradRows*i.columns:]
+		multiplyWhole(left, v[t*g.cols*i.columns:], c[:winogradRows*i.columns], rows, i.n*i.each, g.cols, i.columns)
 	}
 }
 
-// finish writes the outputs Aᵀ m A with bias and the operators that follow; pair has room for even lines and for odd ones.
-func (i winogradItem) finish(m, pair []float32) {
+// finish writes the outputs Aᵀ m A of winogradRows rows from the given one on, with bias and the operators that follow; pair has room for even
+// lines and for odd ones.
+func (i winogradItem) finish(m, pair []float32, start int) {
 	rows, height, width, half := i.winograd.rows, i.v.sp[0], i.v.sp[1], len(pair)/2
-	for row := range rows {
+	for row := start; row < min(rows, start+winogradRows); row++ {
 		channel := i.group*rows + row
-		finish, from, short := i.v.then.spread(i.v.bias, channel), m[row*i.columns:], i.wide < 8
+		finish, from, short := i.v.then.spread(i.v.bias, channel), m[(row-start)*i.columns:], i.wide < 8
 		if short { // lines of tiles that fill no vector are ended together
-			tilesOut(pair, half, from, i.packedRows*i.columns, i.n*i.each, &finish)
+			tilesOut(pair, half, from, winogradRows*i.columns, i.n*i.each, &finish)
 		}
 		for n := range i.n {
 			dst := i.v.out[((i.image+n)*i.winograd.group*rows+channel)*i.v.pos:][:i.v.pos]
@@ -192,10 +207,10 @@ func (i winogradItem) finish(m, pair []float32) {
 				case short:
 					at *= 2
 				case width%16 == 0 && 2*line+2 <= height:
-					tilesOut(dst[2*line*width:], width, from[at:], i.packedRows*i.columns, i.wide, &finish)
+					tilesOut(dst[2*line*width:], width, from[at:], winogradRows*i.columns, i.wide, &finish)
 					continue
 				default:
-					tilesOut(pair, half, from[at:], i.packedRows*i.columns, i.wide, &finish)
+					tilesOut(pair, half, from[at:], winogradRows*i.columns, i.wide, &finish)
 					at = 0
 				}
 				for y := range min(2, height-2*line) {
