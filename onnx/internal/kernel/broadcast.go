@@ -129,30 +129,50 @@ func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []i
 		return
 	}
 	dims, st := collapse(shape, broadcastStrides(as, shape), broadcastStrides(bs, shape))
-	inner := dims[len(dims)-1]
-	sa, sb := st[0][len(dims)-1], st[1][len(dims)-1]
-	if len(dims) == 1 {
-		// One long run: divide it.
-		c.Parallel(inner, cost, func(lo, hi int) {
-			row(out[lo:hi], run(a, 0, sa, lo, hi), run(b, 0, sb, lo, hi))
+	if len(dims) == 2 && st[1][0] == 0 && len(b) <= shortRun/2 && len(a) == len(out) { // short runs are made longer
+		b = slices.Repeat(b, min(dims[0], shortRun/len(b)))
+		c.Parallel((len(out)+len(b)-1)/len(b), work(len(b), cost), func(lo, hi int) {
+			for at := lo * len(b); at < min(hi*len(b), len(out)); at += len(b) {
+				n := min(len(b), len(out)-at)
+				row(out[at:at+n], a[at:at+n], b[:n])
+			}
 		})
 		return
 	}
-	outer := dims[:len(dims)-1]
-	c.Parallel(product(outer), work(inner, cost), func(lo, hi int) {
-		od := newOdometer(outer, st, lo)
-		for i := lo; i < hi; i++ {
-			row(out[i*inner:(i+1)*inner], run(a, od.off[0], sa, 0, inner), run(b, od.off[1], sb, 0, inner))
-			od.next()
-		}
+	runs(c, dims, st, cost, func(lo, hi int, from, step []int) {
+		row(out[lo:hi], a[from[0]:][:1+(hi-lo-1)*step[0]], b[from[1]:][:1+(hi-lo-1)*step[1]])
 	})
 }
 
-func run[A any](a []A, off, stride, lo, hi int) []A {
-	if stride == 0 {
-		return a[off : off+1]
+// shortRun is the length of a run from which on what is done once a run takes little of its time.
+const shortRun = 256
+
+// runs calls do for the elements of a result of such dims, from lo to hi: runs along the last axis. Operand k has strides st[k]; for a
+// run it is read from from[k] on, in steps of step[k].
+func runs(c *Call, dims []int, st [][]int, cost int, do func(lo, hi int, from, step []int)) {
+	last := len(dims) - 1
+	inner, outer, step := dims[last], dims[:last], make([]int, len(st))
+	for k := range st {
+		step[k] = st[k][last]
 	}
-	return a[off+lo : off+hi]
+	if last == 0 {
+		// One long run: divide it.
+		c.Parallel(inner, cost, func(lo, hi int) {
+			from := make([]int, len(st))
+			for k := range from {
+				from[k] = lo * step[k]
+			}
+			do(lo, hi, from, step)
+		})
+		return
+	}
+	c.Parallel(product(outer), work(inner, cost), func(lo, hi int) {
+		od := newOdometer(outer, st, lo)
+		for i := lo; i < hi; i++ {
+			do(i*inner, (i+1)*inner, od.off, step)
+			od.next()
+		}
+	})
 }
 
 // each turns a scalar function into a row function for zip.

@@ -117,28 +117,19 @@ func gatherOf[T any](c *Call, dst []T, shape []int, src []T, offset int, stride 
 	if len(dst) == 0 {
 		return
 	}
-	dims, sts := collapse(shape, stride)
-	st := sts[0]
-	last := len(dims) - 1
-	inner, step := dims[last], st[last]
-	outer, ost := dims[:last], [][]int{st[:last]}
-	c.Parallel(product(outer), inner, func(lo, hi int) {
-		od := newOdometer(outer, ost, lo)
-		for i := lo; i < hi; i++ {
-			row := dst[i*inner : (i+1)*inner]
-			at := offset + od.off[0]
-			switch step {
-			case 1:
-				copy(row, src[at:at+inner])
-			case 0:
-				fillRange(row, src[at])
-			default:
-				for j := range row {
-					row[j] = src[at]
-					at += step
-				}
+	dims, st := collapse(shape, stride)
+	runs(c, dims, st, 1, func(lo, hi int, from, step []int) {
+		row, at := dst[lo:hi], offset+from[0]
+		switch step[0] {
+		case 1:
+			copy(row, src[at:])
+		case 0:
+			fillRange(row, src[at])
+		default:
+			for j := range row {
+				row[j] = src[at]
+				at += step[0]
 			}
-			od.next()
 		}
 	})
 }
