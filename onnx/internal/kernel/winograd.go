@@ -118,7 +118,7 @@ type winogradRun struct {
 func (g *winograd) run(v *convolution[float32]) error {
 	g.once.Do(g.pack)
 	r := &winogradRun{winograd: g, v: v, high: (v.sp[0] + 1) / 2, wide: (v.sp[1] + 1) / 2, packedRows: padRows(g.rows)}
-	// Even and odd columns apart, the columns of neighbouring tiles are side by side.
+	// Even and odd columns apart, the columns of neighbouring tiles are side by side: for processors that have no lanes for tiles.
 	var err error
 	w := window{size: []int{4, 4}, dilation: []int{1, 1}, stride: []int{1, 2}, begin: v.window.begin}
 	if r.phases, err = newPhases(w, v.xs[2:], []int{2*r.high - 1, r.wide}); err != nil {
@@ -133,15 +133,18 @@ func (g *winograd) run(v *convolution[float32]) error {
 	if r.lines == r.high {
 		r.images = min(n, max(1, most/tiles))
 	}
-	r.columns = padColumns(r.images*r.lines*r.wide) + 8 // rows are written past their ends
+	r.columns = padColumns(r.images*r.lines*r.wide) + 16 // rows are written past their ends
 	parts, blocks := (r.high+r.lines-1)/r.lines, (n+r.images-1)/r.images
 	v.Parallel(g.group*blocks*parts, work(g.rows, g.cols, r.images, r.lines, r.wide, 4), func(from, to int) {
 		split := Scratch[float32](v.Call, r.phases.len())
 		clear(split)
 		in, sums := Scratch[float32](v.Call, tileMatrices*g.cols*r.columns), Scratch[float32](v.Call, tileMatrices*winogradRows*r.columns)
 		pair := Scratch[float32](v.Call, 2, (2*r.images*r.lines*r.wide+15)/16*16)
+		var lanes *tileLanes
 		for at := from; at < to; at++ {
 			i := r.item(at%parts, at/parts%g.group, at/parts/g.group)
+			lanes = layTiles(i, lanes)
+			i.lanes = lanes
 			i.transform(in, split)
 			for row := 0; row < g.rows; row += winogradRows {
 				i.multiply(sums, in, row)
@@ -156,7 +159,8 @@ func (g *winograd) run(v *convolution[float32]) error {
 type winogradItem struct {
 	*winogradRun
 	group, image, n, first, last int
-	each                         int // tiles of an image
+	each                         int        // tiles of an image
+	lanes                        *tileLanes // nil where lines are copied to lie as vectors want them
 }
 
 func (r *winogradRun) item(part, group, block int) winogradItem {
@@ -169,11 +173,16 @@ func (r *winogradRun) item(part, group, block int) winogradItem {
 // transform sets v to Bᵀ d B of the item's tiles.
 func (i winogradItem) transform(v, split []float32) {
 	p, size, channels := i.phases, i.v.in, i.winograd.cols
-	for n := range i.n {
-		for ch := range channels {
+	for ch := range channels {
+		to := v[ch*i.columns:]
+		if i.lanes != nil {
+			i.lanes.in(to, channels*i.columns, i.v.x[((i.image*i.winograd.group+i.group)*channels+ch)*size:], i.v.xs[3])
+			continue
+		}
+		for n := range i.n {
 			splitInto(p, split, i.v.x[(((i.image+n)*i.winograd.group+i.group)*channels+ch)*size:][:size], 2*i.first, 2*i.last+2)
 			for line := i.first; line < i.last; line++ {
-				tilesIn(v[ch*i.columns+n*i.each+(line-i.first)*i.wide:], channels*i.columns, split[2*line*p.wide:], p.wide, p.high*p.wide, i.wide)
+				tilesIn(to[n*i.each+(line-i.first)*i.wide:], channels*i.columns, split[2*line*p.wide:], p.wide, p.high*p.wide, i.wide)
 			}
 		}
 	}
@@ -189,35 +198,48 @@ func (i winogradItem) multiply(m, v []float32, row int) {
 	}
 }
 
-// finish writes the outputs Aᵀ m A of winogradRows rows from the given one on, with bias and the operators that follow; pair has room for even
-// lines and for odd ones.
-func (i winogradItem) finish(m, pair []float32, start int) {
-	rows, height, width, half := i.winograd.rows, i.v.sp[0], i.v.sp[1], len(pair)/2
-	for row := start; row < min(rows, start+winogradRows); row++ {
+// finish writes the outputs Aᵀ m A of winogradRows rows, from the first on, with bias and the operators that follow; pair has room for
+// even lines and for odd ones.
+func (i winogradItem) finish(m, pair []float32, first int) {
+	rows, height, width := i.winograd.rows, i.v.sp[0], i.v.sp[1]
+	for row := first; row < min(rows, first+winogradRows); row++ {
 		channel := i.group*rows + row
-		finish, from, short := i.v.then.spread(i.v.bias, channel), m[(row-start)*i.columns:], i.wide < 8
-		if short { // lines of tiles that fill no vector are ended together
-			tilesOut(pair, half, from, winogradRows*i.columns, i.n*i.each, &finish)
+		finish, from := i.v.then.spread(i.v.bias, channel), m[(row-first)*i.columns:]
+		out := i.v.out[(i.image*i.winograd.group*rows+channel)*i.v.pos:]
+		if i.lanes != nil {
+			i.lanes.out(out, from, winogradRows*i.columns, &finish)
+		} else {
+			i.copyOut(out, from, pair, &finish)
 		}
 		for n := range i.n {
-			dst := i.v.out[((i.image+n)*i.winograd.group*rows+channel)*i.v.pos:][:i.v.pos]
-			for line := i.first; line < i.last; line++ {
-				at := n*i.each + (line-i.first)*i.wide
-				switch {
-				case short:
-					at *= 2
-				case width%16 == 0 && 2*line+2 <= height:
-					tilesOut(dst[2*line*width:], width, from[at:], winogradRows*i.columns, i.wide, &finish)
-					continue
-				default:
-					tilesOut(pair, half, from[at:], winogradRows*i.columns, i.wide, &finish)
-					at = 0
-				}
-				for y := range min(2, height-2*line) {
-					copy(dst[(2*line+y)*width:][:width], pair[y*half+at:])
-				}
+			i.v.then.bend(out[n*i.winograd.group*rows*i.v.pos:][2*i.first*width : min(2*i.last, height)*width])
+		}
+	}
+}
+
+// copyOut writes the outputs f of a channel, whose plane of the item's first image is at the beginning of out, by way of pair.
+func (i winogradItem) copyOut(out, from, pair []float32, f *finish) {
+	height, width, half, short := i.v.sp[0], i.v.sp[1], len(pair)/2, i.wide < 8
+	if short { // lines of tiles that fill no vector are ended together
+		tilesOut(pair, half, from, winogradRows*i.columns, i.n*i.each, f)
+	}
+	for n := range i.n {
+		dst := out[n*i.winograd.group*i.winograd.rows*i.v.pos:][:i.v.pos]
+		for line := i.first; line < i.last; line++ {
+			at := n*i.each + (line-i.first)*i.wide
+			switch {
+			case short:
+				at *= 2
+			case width%16 == 0 && 2*line+2 <= height:
+				tilesOut(dst[2*line*width:], width, from[at:], winogradRows*i.columns, i.wide, f)
+				continue
+			default:
+				tilesOut(pair, half, from[at:], winogradRows*i.columns, i.wide, f)
+				at = 0
 			}
-			i.v.then.bend(dst[2*i.first*width : min(2*i.last, height)*width])
+			for y := range min(2, height-2*line) {
+				copy(dst[(2*line+y)*width:][:width], pair[y*half+at:])
+			}
 		}
 	}
 }
