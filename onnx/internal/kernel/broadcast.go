@@ -144,7 +144,7 @@ func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []i
 	})
 }
 
-// shortRun is the length of a run from which on what is done once a run takes little of its time.
+// shortRun is the length of a run from which on the work done once for each takes little time.
 const shortRun = 256
 
 // runs calls do for the elements of a result of such dims, from lo to hi: runs along the last axis. Operand k has strides st[k]; for a

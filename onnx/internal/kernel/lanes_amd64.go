@@ -74,7 +74,7 @@ type laying struct {
 	froms, line int // how many there are, and the line of the last
 }
 
-// piece adds count tiles of a line, which see columns from left to right and have so many columns of outputs.
+// piece adds count tiles of a line, which see columns from left to right and have outs columns of outputs.
 func (l *laying) piece(n, line, at, count, left, right, outs int) {
 	v, g := l.i.v, l.i.winograd
 	high, wide := v.xs[2], v.xs[3]
