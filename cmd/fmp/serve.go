@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -385,7 +386,7 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	} else {
 		go func() { failed <- srv.Serve(l) }()
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "serving round %d on %s://%s\n", s.round.Round, scheme, l.Addr())
+	fmt.Fprintf(cmd.OutOrStdout(), "serving round %d on %s://%s\n", s.round.Round, scheme, reached(s.address, l.Addr()))
 	select {
 	case <-ctx.Done():
 		s.log.Info("stopping")
@@ -395,6 +396,15 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	case err := <-failed:
 		return err
 	}
+}
+
+// reached returns the host that --listen names, which a certificate may cover, with the port that was taken.
+func reached(address string, taken net.Addr) string {
+	host, _, err := net.SplitHostPort(address)
+	if tcp, ok := taken.(*net.TCPAddr); ok && err == nil && host != "" {
+		return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
+	}
+	return taken.String()
 }
 
 // rosterEvery is how often the roster's file is looked at.

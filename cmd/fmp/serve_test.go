@@ -615,3 +615,14 @@ func decoded(t *testing.T, path string) *federate.Upload {
 	}
 	return u
 }
+
+// TestReached: the address that is printed has the host of --listen, which the certificate covers, and the port that was taken.
+func TestReached(t *testing.T) {
+	t.Parallel()
+	taken := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4321}
+	for address, want := range map[string]string{"localhost:0": "localhost:4321", ":0": "127.0.0.1:4321", "[::1]:0": "[::1]:4321"} {
+		if got := reached(address, taken); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Clients as domains: docs/results/domains.sh FAMILY DATA POINTS ALPHA [lite0] makes one run of families.yaml again, in docs/results/domains. With lite0 clients upload
 # moments behind EXTRACTOR, which is EfficientNet-Lite0 for 128 x 128 pixels, cut at its 1,280 features; its kappa is that of pretrained.sh.
+# The domains of digits want scikit-learn's in the folder digits8x8 of the data (docs/digits8x8 writes it).
 set -eu
 cd "$(dirname "$0")/../.."
 family=${1:?name the domains} data=${2:?name a data set} points=${3:?how many images a client} alpha=${4:?alpha, 0 for homogeneous}

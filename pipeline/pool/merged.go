@@ -113,6 +113,16 @@ func (r *Round) Join(rest *Rest) error {
 			return fmt.Errorf("pool: the sum of %d clients: %w", rest.Summed, err)
 		}
 	}
+	if w := rest.Within; w != nil && w.Dof > 0 {
+		bad, err := discriminant.Improper([]discriminant.Client{{Means: rest.Means, Within: w}})
+		if err != nil {
+			return fmt.Errorf("pool: the sum of %d clients: %w", rest.Summed, err)
+		}
+		if bad != nil {
+			return fmt.Errorf("pool: the sum of %d clients: its scatter is no covariance, as sums of uploads are: one of the parts is false; pool "+
+				"them one at a time to find it, and take signed parts alone (--signed-by)", rest.Summed)
+		}
+	}
 	r.Rest = rest
 	return nil
 }

@@ -390,6 +390,12 @@ func TestMergedFalseMoments(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, got := w.of(t, uploads, rest, g, f, o)
+	own, no := *rest.Within, *rest
+	own.Data, no.Within = slices.Clone(own.Data), &own
+	own.Data[1] = 3 * (own.Data[0] + own.Data[dx]) // of coordinates 0 and 1: more than both variances
+	if err := new(Round).Join(&no); err == nil || !strings.Contains(err.Error(), "no covariance") {
+		t.Errorf("a sum whose scatter is no covariance: %v", err)
+	}
 	want := alone(honest, trusting)
 	one, trusted := distance(got, want), distance(alone(messages, trusting), want)
 	t.Logf("nobody judged %.2g, one by one %.2g", trusted, one)

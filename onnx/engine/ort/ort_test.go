@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -106,6 +107,25 @@ func TestSwappedBuffers(t *testing.T) {
 	}
 	if d := cmp.Diff([]float32{20, 20, 20, 20}, x.F32()); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestDropped: a session that nobody closed is closed by the collector, which would end the program where it met its pinned tensors.
+func TestDropped(t *testing.T) {
+	m := modelOf(t, func(b *build.Builder) { b.Output("y", b.Add(b.Input("x", onnx.Float32, 4), b.F32(1))) })
+	e := newEngine(t, engine.Options{Threads: 1})
+	for range 3 {
+		s, err := e.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(map[string]*onnx.Tensor{"x": onnx.ZerosF32(4)}, map[string]*onnx.Tensor{"y": onnx.ZerosF32(4)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -87,10 +88,13 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if err != nil {
 		return nil, plain(err)
 	}
-	return &session{
+	s := &session{
 		name: m.Graph.Name, opts: e.opts, inputs: m.Graph.Inputs, outputs: a.plan, feeds: a.inputs, fetched: len(a.outputs),
 		dummy: len(m.Graph.Inputs) == 0, sess: sess, pool: pool{kept: map[string][]*value{}},
-	}, nil
+	}
+	// Closes a session that nobody closed, before the collector meets its pinned tensors: that would be a panic.
+	runtime.SetFinalizer(s, (*session).Close)
+	return s, nil
 }
 
 // describe is m with the type and rank of its outputs, as far as they can be known before it runs.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,6 +54,30 @@ func TestHostileReplies(t *testing.T) {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q; want %q", name, err, want)
 			}
+		}
+	}
+}
+
+// TestNoEmptyPart: a client graph that is refused leaves no file; one that ended in the middle leaves its bytes.
+func TestNoEmptyPart(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply replies
+		left  int64
+	}{
+		"redirect":  {reply(302, http.Header{"Location": {"http://other.example/a"}}, ""), -1},
+		"cut short": {reply(200, nil, "abc"), 3},
+	} {
+		client := &Client{base: "https://s.example", over: time.Now(), http: &http.Client{Transport: c.reply,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+		dir, left := t.TempDir(), int64(-1)
+		if _, err := client.Graph(t.Context(), &wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100}, dir); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if info, err := os.Stat(filepath.Join(dir, strings.Repeat("0", 64)+".onnx.part")); err == nil {
+			left = info.Size()
+		}
+		if left != c.left {
+			t.Errorf("%s: %d bytes are left, want %d", name, left, c.left)
 		}
 	}
 }

@@ -293,6 +293,9 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	}
 	defer f.Close()
 	if err := c.try(ctx, "fetching the client graph", func(ctx context.Context) error { return c.fetch(ctx, d, f) }); err != nil {
+		if info, e := f.Stat(); e == nil && info.Size() == 0 {
+			os.Remove(part)
+		}
 		return "", err
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
