@@ -2,8 +2,8 @@
 # The runs of uploads of moments behind a pretrained network, without a corpus: docs/results/pretrained.sh RUN makes one of them again, in
 # docs/results/pretrained/RUN: cifar10-10, cifar10-20, cifar10-200, cifar10-1000, cifar10-2900, cifar10-200-clients-50, cifar10-20-alphas, cifar100-20,
 # cifar100-20-alphas, cifar10-1000-regression, which has fewer repeats since a softmax regression on 10,000 rows takes minutes, cifar10-20-unknown, which
-# does not know kappa, and cifar100-190-published, the setting of FedPFT in Flower's baselines (50 clients, alpha = 0.1, all images at hand; without ANN,
-# whose fit to 9,500 images with all settings in hindsight takes 25 minutes of processor time).
+# does not know kappa, cifar100-190-published, the setting of FedPFT in Flower's baselines (50 clients, alpha = 0.1, all images at hand; without ANN,
+# whose fit to 9,500 images with all settings in hindsight takes 25 minutes of processor time), and cifar100-190-homogeneous, the same homogeneous.
 # EXTRACTOR is EfficientNet-Lite0 for 128 x 128 pixels, cut at its 1,280 features. Its kappa was learned from classes that no task has:
 #   fmp fuse --dataset cifar100 --classes 20-59 --extractor "$EXTRACTOR" --set extractor.mean=0.49804 --set extractor.std=0.50196 --class-names a,b -o client.onnx
 # ONCE=1 makes one repeat on one thread, with homogeneous clients and nothing in hindsight, for the processor seconds of each method, in docs/results/seconds.
@@ -22,6 +22,7 @@ cifar10-200) methods=FMP,ANN,FedCGS ;;
 cifar10-1000 | cifar10-2900) methods=FMP,FedCGS ;;
 cifar10-1000-regression) points=1000 methods=FMP,ANN seeds=3 ;;
 cifar100-190-published) points=190 clients=50 methods=FMP,FedPFT,FedCGS,Fed3R seeds=3 partition=dirichlet ;;
+cifar100-190-homogeneous) points=190 clients=50 methods=FMP,FedPFT,FedCGS,Fed3R seeds=3 partition=homogeneous ;;
 cifar10-200-clients-50) points=200 clients=50 methods=FMP,FedCGS ;;
 cifar10-20-alphas | cifar100-20-alphas) points=20 alpha=0.05,0.5 ;;
 esac
