@@ -191,15 +191,16 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 				few(a[high*l:][:high*d], b[l*stride+j:], stride, d, matrix[float32]{data: c[j:], rows: m, cols: w, stride: stride}, from[:0])
 				continue
 			}
-			for i := 0; i < high; i += panelRows {
-				panelStrided(false, d, a[high*l+i*d:][:panelRows*d], b[l*stride+j:], stride, c[i*stride+j:], stride, w, from)
+			for i := 0; i < high; i += winogradRows {
+				h := min(winogradRows, high-i)
+				panelStrided(false, d, h/panelRows, a[high*l+i*d:][:h*d], b[l*stride+j:], stride, c[i*stride+j:], stride, w, from)
 			}
 		}
 	}
 }
 
-// noBias is the start of the sums of eight rows where there is no bias.
-var noBias [panelRows]float32
+// noBias is the start of the sums of rows where there is no bias.
+var noBias [winogradRows]float32
 
 // few is panel for at most fewColumns columns, where vectors hold rows of c in place of columns; its sums run as those of panel do. Where
 // from is empty and not nil, they start from zeros.

@@ -19,37 +19,43 @@ func wholePanels() bool { return !haveAVX512 }
 // w are wanted. Where from is not nil, c is set to a b plus from, a number for each row. The sums are the same to the bit with either
 // instruction set.
 func panelKernel(steps bool, k int, a, b, c []float32, stride, w int, from []float32) {
-	panelStrided(steps, k, a, b, panelCols, c, stride, w, from)
+	panelStrided(steps, k, 1, a, b, panelCols, c, stride, w, from)
 }
 
-// panelStrided is panelKernel for a b whose rows lie bs apart.
-func panelStrided(steps bool, k int, a, b []float32, bs int, c []float32, stride, w int, from []float32) {
+// panelStrided is panelKernel for a b whose rows lie bs apart, and for several panels of a, one under the other.
+func panelStrided(steps bool, k, high int, a, b []float32, bs int, c []float32, stride, w int, from []float32) {
 	wide := w
 	if !haveAVX512 {
 		wide = min(w+15, panelCols) / 16 * 16
 	}
-	_, _, _ = a[k*panelRows-1], b[(k-1)*bs+wide-1], c[(panelRows-1)*stride+wide-1]
-	var start, next *float32
+	_, _, _ = a[high*k*panelRows-1], b[(k-1)*bs+wide-1], c[(high*panelRows-1)*stride+wide-1]
+	var start *float32
 	if from != nil {
-		start, next = &from[0], &from[panelRows/2]
+		start = &from[:high*panelRows][0]
 	}
-	switch {
-	case haveAVX512 && w > 16 && steps:
-		panelSteps8x32(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
-	case haveAVX512 && steps:
-		panelSteps8x16(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
-	case haveAVX512 && w > 16:
-		panel8x32(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
-	case haveAVX512:
-		panel8x16(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1)
-	default:
-		tile := panel4x16
-		if steps {
-			tile = panelSteps4x16
+	if haveAVX512 {
+		tile := panel8x16
+		switch {
+		case w > 16 && steps:
+			tile = panelSteps8x32
+		case steps:
+			tile = panelSteps8x16
+		case w > 16:
+			tile = panel8x32
+		}
+		tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high)
+		return
+	}
+	tile := panel4x16
+	if steps {
+		tile = panelSteps4x16
+	}
+	for i := 0; i < high*panelRows; i += 4 {
+		if from != nil {
+			start = &from[i]
 		}
 		for j := 0; j < w; j += 16 {
-			tile(k, &a[0], &b[j], bs, &c[j], stride, start)
-			tile(k, &a[4], &b[j], bs, &c[4*stride+j], stride, next)
+			tile(k, &a[i/panelRows*panelRows*k+i%panelRows], &b[j], bs, &c[i*stride+j], stride, start)
 		}
 	}
 }
@@ -98,10 +104,10 @@ func column8(k int, a, b *float32, bs int, sums *float32)
 func column32(k int, a, b *float32, bs int, sums *float32)
 
 //go:noescape
-func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
 
 //go:noescape
-func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
 
 //go:noescape
 func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
@@ -109,10 +115,10 @@ func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float
 // The following round every product before it is added.
 
 //go:noescape
-func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
 
 //go:noescape
-func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
 
 //go:noescape
 func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)

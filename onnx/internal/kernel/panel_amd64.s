@@ -49,9 +49,7 @@
 	DECQ         CX
 
 #define PANEL8X32(add) \
-	MOVQ k+0(FP), CX \
 	MOVQ a+8(FP), SI \
-	MOVQ b+16(FP), DI \
 	MOVQ bs+24(FP), R10 \
 	MOVQ c+32(FP), DX \
 	MOVQ stride+40(FP), R8 \
@@ -63,6 +61,10 @@
 	SHRL  $16, AX \
 	KMOVW AX, K2 \
 	MOVQ  from+48(FP), R11 \
+	MOVQ  high+64(FP), R13 \
+panel: \
+	MOVQ  k+0(FP), CX \
+	MOVQ  b+16(FP), DI \
 	TESTQ R11, R11 \
 	JNE   biased \
 	MOVQ    DX, R9 \
@@ -145,6 +147,13 @@ done: \
 	ADDQ    R8, DX \
 	VMOVUPS Z14, K1, (DX) \
 	VMOVUPS Z15, K2, 64(DX) \
+	ADDQ    R8, DX \
+	TESTQ   R11, R11 \
+	JEQ     next \
+	ADDQ    $32, R11 \
+next: \
+	DECQ    R13 \
+	JNZ     panel \
 	VZEROUPPER \
 	RET
 
@@ -172,9 +181,7 @@ done: \
 	DECQ         CX
 
 #define PANEL8X16(add) \
-	MOVQ k+0(FP), CX \
 	MOVQ a+8(FP), SI \
-	MOVQ b+16(FP), DI \
 	MOVQ bs+24(FP), R10 \
 	MOVQ c+32(FP), DX \
 	MOVQ stride+40(FP), R8 \
@@ -183,6 +190,10 @@ done: \
 	MOVL  mask+56(FP), R12 \
 	KMOVW R12, K1 \
 	MOVQ  from+48(FP), R11 \
+	MOVQ  high+64(FP), R13 \
+panel: \
+	MOVQ  k+0(FP), CX \
+	MOVQ  b+16(FP), DI \
 	TESTQ R11, R11 \
 	JNE   biased \
 	MOVQ    DX, R9 \
@@ -239,6 +250,13 @@ done: \
 	VMOVUPS Z6, K1, (DX) \
 	ADDQ    R8, DX \
 	VMOVUPS Z7, K1, (DX) \
+	ADDQ    R8, DX \
+	TESTQ   R11, R11 \
+	JEQ     next \
+	ADDQ    $32, R11 \
+next: \
+	DECQ    R13 \
+	JNZ     panel \
 	VZEROUPPER \
 	RET
 
@@ -310,25 +328,26 @@ loop: \
 	VZEROUPPER \
 	RET
 
-// func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+// func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
 //
 // AVX-512: Z0 to Z15 hold the eight rows of c, two registers each, whose columns K1 and K2 name; Z16 and Z17 a row of b, Z18 and Z19
-// elements of a. CX counts k, SI is at a, DI at b, DX at c, R8 and R10 are the strides of c and b in bytes.
-TEXT ·panel8x32(SB), NOSPLIT, $0-60
+// elements of a. CX counts k, SI is at a, DI at b, DX at c, R8 and R10 are the strides of c and b in bytes, R11 is at from; R13 counts the
+// panels of a, one under the other.
+TEXT ·panel8x32(SB), NOSPLIT, $0-72
 	PANEL8X32(FUSED)
 
-// func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
-TEXT ·panelSteps8x32(SB), NOSPLIT, $0-60
+// func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
+TEXT ·panelSteps8x32(SB), NOSPLIT, $0-72
 	PANEL8X32(ZSTEPS)
 
-// func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
+// func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
 //
 // AVX-512, the first 16 columns alone: Z0 to Z7 hold the eight rows of c, whose columns K1 names; the rest is as in panel8x32.
-TEXT ·panel8x16(SB), NOSPLIT, $0-60
+TEXT ·panel8x16(SB), NOSPLIT, $0-72
 	PANEL8X16(FUSED)
 
-// func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32)
-TEXT ·panelSteps8x16(SB), NOSPLIT, $0-60
+// func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
+TEXT ·panelSteps8x16(SB), NOSPLIT, $0-72
 	PANEL8X16(ZSTEPS)
 
 // func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)

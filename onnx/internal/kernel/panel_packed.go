@@ -4,7 +4,7 @@ package kernel
 
 const stridedPanels = false
 
-func panelStrided(bool, int, []float32, []float32, int, []float32, int, int, []float32) {
+func panelStrided(bool, int, int, []float32, []float32, int, []float32, int, int, []float32) {
 	panic("no kernel reads b where it lies")
 }
 

@@ -22,8 +22,13 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 		few(left, b, bs, d, c, from)
 		return
 	}
+	whole := 0 // rows of panels that need no copy
+	if high := c.rows / panelRows; high > 0 && stridedPanels && (v == panelCols || !wholePanels()) {
+		panelStrided(p.steps, d, high, left, b, bs, c.data, c.stride, v, from)
+		whole = high * panelRows
+	}
 	var start []float32
-	for i := 0; i < c.rows; i += panelRows {
+	for i := whole; i < c.rows; i += panelRows {
 		h := min(panelRows, c.rows-i)
 		to, stride := c.data[i*c.stride:], c.stride
 		if from != nil {
@@ -39,7 +44,7 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 		if a := left[i*d : (i+panelRows)*d]; bs == panelCols {
 			panelKernel(p.steps, d, a, b, to, stride, v, start)
 		} else {
-			panelStrided(p.steps, d, a, b, bs, to, stride, v, start)
+			panelStrided(p.steps, d, 1, a, b, bs, to, stride, v, start)
 		}
 		if edge {
 			for r := range h {
