@@ -26,7 +26,8 @@ cifar100-190-homogeneous) points=190 clients=50 methods=FMP,FedPFT,FedCGS,Fed3R 
 cifar10-200-clients-50) points=200 clients=50 methods=FMP,FedCGS ;;
 cifar10-20-alphas | cifar100-20-alphas) points=20 alpha=0.05,0.5 ;;
 esac
-partition="$partition --alpha $alpha" out=docs/results/pretrained/$name hindsight=true
+[ "$partition" = homogeneous ] || partition="$partition --alpha $alpha"
+out=docs/results/pretrained/$name hindsight=true
 if [ -n "${ONCE:-}" ]; then
   partition=homogeneous out=docs/results/seconds/$name hindsight=false seeds=1 THREADS=1
 fi
