@@ -8,15 +8,16 @@ type tileLanes struct {
 	reads, writes  int // how far, from the beginning of the first image's plane
 }
 
-// tileGroup is some neighbouring tiles of a run, at most a vector of them, in pieces of their lines. from is where sixteen inputs of the
-// first of four lines lie that hold those of a piece, or of one in two lines of tiles; masks keep those of each line that are there.
+// tileGroup is some neighbouring tiles of a run, at most a vector of them, in pieces of their lines. Two vectors hold their inputs, each
+// from two places, which are where the first lane of the first of four lines would lie: those of a piece, or of one in two lines of
+// tiles. Masks keep the inputs of each line that are there.
 type tileGroup struct {
 	at      int // the first tile
-	from    [2]int
-	masks   [2][4]uint16
+	from    [4]int
+	masks   [4][4]uint16
 	sources *tileSources
 	count   int
-	pieces  [4]tilePiece // of two lines for each from
+	pieces  [8]tilePiece // of two lines for each from
 }
 
 // tilePiece is where two lines of outputs of neighbouring tiles go: the tile's lane, the outputs that there are, and their places. Where
@@ -66,38 +67,48 @@ func layTiles(i winogradItem, l *tileLanes) *tileLanes {
 
 // laying is the work of layTiles on a group.
 type laying struct {
-	i           winogradItem
-	to          *tileLanes
-	group       tileGroup
-	sources     tileSources
-	tiles       int // of the group
-	froms, line int // how many there are, and the line of the last
+	i                winogradItem
+	to               *tileLanes
+	group            tileGroup
+	sources          tileSources
+	tiles            int // of the group
+	from, line, base int // of the piece before: its place, line and first lane
+	span             int // lanes that a line of it has
+}
+
+// place returns the place and the first lane of count tiles of a line that span some lanes; they go on with the line before, or share a
+// vector with another piece, where there is room.
+func (l *laying) place(line, count, span int) (from, base int) {
+	wide := l.i.v.xs[3]
+	if l.tiles+count > lanesAll {
+		l.end()
+	}
+	switch next := l.base + l.span; {
+	case l.tiles == 0:
+		l.from, l.base = 0, 0
+	case l.line == line-1 && count == l.i.wide && l.base+2*wide+span <= lanesAll:
+		return l.from, l.base + 2*wide
+	case l.from%2 == 0 && next+span <= lanesAll:
+		l.from, l.base = l.from+1, next
+	case l.from < 2:
+		l.from, l.base = 2, 0
+	default:
+		l.end()
+		l.from, l.base = 0, 0
+	}
+	l.line, l.span = line, span
+	return l.from, l.base
 }
 
 // piece adds count tiles of a line, which see columns from left to right and have outs columns of outputs.
 func (l *laying) piece(n, line, at, count, left, right, outs int) {
 	v, g := l.i.v, l.i.winograd
 	high, wide := v.xs[2], v.xs[3]
-	base := 0
-	// A whole line may share the vectors of the line before.
-	shared := l.froms > 0 && l.line == line-1 && count == l.i.wide && 2*wide+right <= lanesAll
-	switch {
-	case shared:
-		base = 2 * wide
-	case l.froms == 2:
-		l.end()
-	}
-	if l.tiles+count > lanesAll {
-		l.end()
-		base, shared = 0, false
-	}
+	f, base := l.place(line, count, right-left)
 	top := 2*line - v.window.begin[0]
-	if !shared {
-		l.group.from[l.froms] = n*g.group*g.cols*v.in + top*wide + left
-		l.froms++
-		l.line = line
+	if base == l.base {
+		l.group.from[f] = n*g.group*g.cols*v.in + top*wide + left - base
 	}
-	f := l.froms - 1
 	for y := range 4 {
 		if top+y >= 0 && top+y < high {
 			l.group.masks[f][y] |= (1<<(right-left) - 1) << base
@@ -107,7 +118,7 @@ func (l *laying) piece(n, line, at, count, left, right, outs int) {
 	for t := range count {
 		for x := range 4 {
 			if column := 2*(at+t) - v.window.begin[1] + x; column >= left && column < right {
-				l.sources.lanes[x][l.tiles+t] = uint32(lanesAll*f + base + column - left)
+				l.sources.lanes[x][l.tiles+t] = uint32(lanesAll*(f/2) + base + column - left)
 				l.sources.masks[x] |= 1 << (l.tiles + t)
 			}
 		}
@@ -140,7 +151,7 @@ func (l *laying) end() {
 	}
 	l.to.groups = append(l.to.groups, l.group)
 	next := l.group.at + l.tiles
-	l.group, l.sources, l.tiles, l.froms = tileGroup{at: next}, tileSources{}, 0, 0
+	l.group, l.sources, l.tiles = tileGroup{at: next}, tileSources{}, 0
 }
 
 // in sets v to Bᵀ d B of all tiles, for a channel whose plane of the first image is at the beginning of x. Rows of v get up to fifteen

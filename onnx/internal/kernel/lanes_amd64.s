@@ -22,10 +22,37 @@
 	VMOVUPS     Z27, (R12)(R13*1) \
 	LEAQ        (R12)(R8*4), R12
 
+// MASKS has K1 to K4 name what is there of the four lines at a place, and AX point to the first of them.
+#define MASKS(place) \
+	MOVQ  (tileGroup_from+8*place)(DX), AX      \
+	LEAQ  (SI)(AX*4), AX                        \
+	KMOVW (tileGroup_masks+8*place)(DX), K1     \
+	KMOVW (tileGroup_masks+8*place+2)(DX), K2   \
+	KMOVW (tileGroup_masks+8*place+4)(DX), K3   \
+	KMOVW (tileGroup_masks+8*place+6)(DX), K4
+
+// LINES sets a to d to the lines at a place, with zeros where nothing is.
+#define LINES(place, a, b, c, d) \
+	MASKS(place)                    \
+	VMOVUPS.Z (AX), K1, a           \
+	VMOVUPS.Z (AX)(R9*1), K2, b     \
+	VMOVUPS.Z (AX)(R9*2), K3, c     \
+	VMOVUPS.Z (AX)(R10*1), K4, d
+
+// MORE adds what is there of the lines at another place to a to d, or goes on where nothing is.
+#define MORE(place, a, b, c, d, on) \
+	CMPQ    (tileGroup_masks+8*place)(DX), $0 \
+	JEQ     on                      \
+	MASKS(place)                    \
+	VMOVUPS (AX), K1, a             \
+	VMOVUPS (AX)(R9*1), K2, b       \
+	VMOVUPS (AX)(R9*2), K3, c       \
+	VMOVUPS (AX)(R10*1), K4, d
+
 // func tilesInZ(groups *tileGroup, n int, v *float32, apart int, x *float32, wide int)
 //
 // AVX-512: CX groups left, DX the group; DI where the transform goes, R8 its elements' distance and R13 three times that; SI the plane, AX
-// and BX the two pieces' lines, R9 a line and R10 three. Z0 to Z7 lines, Z8 to Z15 their differences and sums.
+// a piece's lines, R9 a line and R10 three. Z0 to Z7 lines, Z8 to Z15 their differences and sums.
 TEXT ·tilesInZ(SB), NOSPLIT, $0-48
 	MOVQ groups+0(FP), DX
 	MOVQ n+8(FP), CX
@@ -39,26 +66,14 @@ TEXT ·tilesInZ(SB), NOSPLIT, $0-48
 	LEAQ (R9)(R9*2), R10
 
 group:
-	MOVQ      tileGroup_from(DX), AX
-	MOVQ      (tileGroup_from+8)(DX), BX
-	LEAQ      (SI)(AX*4), AX
-	LEAQ      (SI)(BX*4), BX
-	KMOVW     tileGroup_masks(DX), K1
-	KMOVW     (tileGroup_masks+2)(DX), K2
-	KMOVW     (tileGroup_masks+4)(DX), K3
-	KMOVW     (tileGroup_masks+6)(DX), K4
-	VMOVUPS.Z (AX), K1, Z0
-	VMOVUPS.Z (AX)(R9*1), K2, Z1
-	VMOVUPS.Z (AX)(R9*2), K3, Z2
-	VMOVUPS.Z (AX)(R10*1), K4, Z3
-	KMOVW     (tileGroup_masks+8)(DX), K1
-	KMOVW     (tileGroup_masks+10)(DX), K2
-	KMOVW     (tileGroup_masks+12)(DX), K3
-	KMOVW     (tileGroup_masks+14)(DX), K4
-	VMOVUPS.Z (BX), K1, Z4
-	VMOVUPS.Z (BX)(R9*1), K2, Z5
-	VMOVUPS.Z (BX)(R9*2), K3, Z6
-	VMOVUPS.Z (BX)(R10*1), K4, Z7
+	LINES(0, Z0, Z1, Z2, Z3)
+	LINES(2, Z4, Z5, Z6, Z7)
+	MORE(1, Z0, Z1, Z2, Z3, second)
+
+second:
+	MORE(3, Z4, Z5, Z6, Z7, both)
+
+both:
 	MOVQ      tileGroup_sources(DX), R11
 	VMOVUPS   (R11), Z16
 	VMOVUPS   64(R11), Z17
@@ -115,9 +130,9 @@ group:
 
 // func tilesOutZ(groups *tileGroup, n int, dst, m *float32, apart int, f *finish)
 //
-// AVX-512: CX groups left, DX the group, R9 its pieces left and BX the piece; DI the output, R11 and R12 where two lines of it go; SI and AX
-// the product's elements, R8 and R10 their distance and three times that. Z0 to Z7 sums of columns, Z8 to Z11 outputs, Z20 outLanes, Z21 and
-// Z22 the lanes of a piece; K1 its outputs.
+// AVX-512: CX groups left, DX the group, R9 its pieces left and BX the piece; DI the output, R11 and R12 where two lines of it go; SI and
+// AX the product's elements, R8 and R10 their distance and three times that. Z0 to Z7 sums of columns, Z8 to Z11 outputs, Z20 outLanes,
+// Z21 and Z22 the lanes of a piece; K1 its outputs.
 TEXT ·tilesOutZ(SB), NOSPLIT, $0-48
 	MOVQ         groups+0(FP), DX
 	MOVQ         n+8(FP), CX

@@ -36,6 +36,7 @@ func TestTileLanes(t *testing.T) {
 		add(3, 1, 1+r.IntN(6), wide, 3, 3, 3, 3)
 		add(3, 1, 1+r.IntN(6), wide, 0, 2, 1, 5)
 	}
+	add(2, 1, 5, 4, 1, 9, 1, 9) // several pieces of a narrow line
 	for _, plane := range [][2]int{{4, 4}, {7, 7}, {8, 8}, {16, 16}} {
 		add(40, 1, plane[0], plane[1], 1, 1, 1, 1)
 	}
