@@ -52,7 +52,7 @@ func layTiles(i winogradItem, l *tileLanes) *tileLanes {
 	for n := range i.n {
 		for line := i.first; line < i.last; line++ {
 			for at, count := 0, 0; at < i.wide; at += count {
-				left := max(0, 2*at-begin)
+				left := min(in, max(0, 2*at-begin))
 				if count = min(laneTiles, i.wide-at); in-left > lanesAll {
 					count = min(count, (left+lanesAll-2+begin)/2-at)
 				}

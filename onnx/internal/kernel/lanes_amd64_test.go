@@ -36,7 +36,9 @@ func TestTileLanes(t *testing.T) {
 		add(3, 1, 1+r.IntN(6), wide, 3, 3, 3, 3)
 		add(3, 1, 1+r.IntN(6), wide, 0, 2, 1, 5)
 	}
-	add(2, 1, 5, 4, 1, 9, 1, 9) // several pieces of a narrow line
+	add(2, 1, 5, 4, 1, 17, 1, 17) // several pieces of a narrow line, and tiles that see padding alone
+	add(2, 1, 3, 20, 0, 0, 12, 30)
+	add(2, 1, 20, 3, 12, 30, 0, 0)
 	for _, plane := range [][2]int{{4, 4}, {7, 7}, {8, 8}, {16, 16}} {
 		add(40, 1, plane[0], plane[1], 1, 1, 1, 1)
 	}
