@@ -39,6 +39,11 @@ type families struct {
 		Points               []int
 		Families, Seen, Aims []string
 	}
+	Ends struct {
+		Date     time.Time
+		Confirms string
+		Aims     []string
+	}
 	Aims       []string
 	Pretrained struct {
 		Date       time.Time

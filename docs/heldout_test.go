@@ -117,6 +117,47 @@ func coverageText(t *testing.T) string {
 	return b.String()
 }
 
+// endsText compares learned ends of intervals with those of one half width, on the runs that have both.
+func endsText(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| tasks | clients | repeats | own limit: its top class | was | the class named | was | regression: its top class | was | " +
+		"the class named | was |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	in, all := 0, 0
+	for _, f := range readFamilies(t).Families {
+		dirs, err := filepath.Glob(filepath.Join("results", "ends", f.Name, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range dirs {
+			k := readKept(t, "ends", f.Name, filepath.Base(dir))
+			var was []*keptRun
+			if _, err := os.Stat(filepath.Join("results", "families", f.Name, filepath.Base(dir))); err == nil {
+				was = append(was, readKept(t, "families", f.Name, filepath.Base(dir)))
+			}
+			for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+				fmt.Fprintf(&b, "| %s/%s | %s | %d |", f.Name, filepath.Base(dir), partition, k.config.Seeds)
+				for _, of := range coverages {
+					v, ok := clustered(t, []*keptRun{k}, partition, "FMP", of)
+					if !ok {
+						t.Fatalf("%s, %s has no coverage", dir, partition)
+					}
+					if all++; v.Mean >= 0.85 && v.Mean <= 0.95 {
+						in++
+					}
+					fmt.Fprintf(&b, " %s |", pm(v))
+					if before, ok := clustered(t, was, partition, "FMP", of); ok {
+						fmt.Fprintf(&b, " %s", pm(before))
+					}
+					b.WriteString(" |")
+				}
+				b.WriteString("\n")
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95.\n", all, in)
+	return b.String()
+}
+
 // missesText says how far limits lie from the intervals that miss them.
 func missesText(t *testing.T) string {
 	var b strings.Builder
@@ -283,6 +324,7 @@ func TestHeldOutFamilies(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, "intervals.md", "coverage", coverageText(t))
+	write(t, "intervals.md", "ends", endsText(t))
 	write(t, "intervals.md", "misses", missesText(t))
 	write(t, "intervals.md", "closed", closedCoverageText(t))
 	write(t, "results/README.md", "families", heldOutText(t))

@@ -245,6 +245,8 @@ type Origin struct {
 	Clients []OriginClient `json:"clients"`
 	// Sets is the calibration of prediction sets; nil where the classifier has none.
 	Sets *OriginSets `json:"sets,omitempty"`
+	// Ends are those of the intervals, where the predictor learned them; nil: one half width each.
+	Ends *Ends `json:"ends,omitempty"`
 }
 
 // OriginClient is one client of an [Origin].

@@ -466,7 +466,7 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	z = b.Add(z, b.Mul(b.Mul(b.Sub(b.F32(1), far), pull), pbar))
 
 	odds := g.logOdds(z)
-	g.ends(odds, b.ReduceMean(odds, false, 0), width)
+	g.ends(odds, b.ReduceMean(odds, false, 0), width, Ends{})
 }
 
 // widened returns the variances S_c of intervals, [C, k], and the offsets [C] of their heads' logits, for the posterior p of
@@ -483,8 +483,44 @@ func (g conjugate) trace(rho, v build.Ref) build.Ref {
 	return g.b.Mul(rho, g.b.Squeeze(g.b.MatMul(v, g.sizes()), 1))
 }
 
+// Ends are how far the interval of an image's most probable class reaches below and above its middle, in units of its own half width; the
+// zero value stands for one unit each. Intervals of other classes reach as far the other way round: what is more probable for one class is
+// less so for the others.
+type Ends struct {
+	Down float32 `json:"down"`
+	Up   float32 `json:"up"`
+}
+
+// SizedEnds are the ends of rounds of FewImages and of ManyImages a class; the zero value stands for one unit each.
+type SizedEnds struct{ Few, Many Ends }
+
+// FewImages and ManyImages of a class are those of [SizedEnds].
+const (
+	FewImages  = 2
+	ManyImages = 64
+)
+
+// At returns the ends of a round of a number of images a class, on the line in its logarithm; those of few or many beyond these.
+func (s SizedEnds) At(images float64) Ends {
+	t := float32(min(max(math.Log(images/FewImages)/math.Log(ManyImages/FewImages), 0), 1))
+	return Ends{s.Few.Down + t*(s.Many.Down-s.Few.Down), s.Few.Up + t*(s.Many.Up-s.Few.Up)}
+}
+
+// half returns how far intervals reach down and up, from their half widths [n, C] about middle.
+func (e Ends) half(b *build.Builder, middle, half build.Ref) (down, up build.Ref) {
+	if e == (Ends{}) {
+		return half, half
+	}
+	top := b.Op("ReduceMax", []build.Ref{middle}, onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 1))
+	is := b.Cast(b.Op("GreaterOrEqual", []build.Ref{middle, top}), onnx.Float32)
+	times := func(top, other float32) build.Ref {
+		return b.Mul(half, b.Add(b.F32(other), b.Mul(b.F32(top-other), is)))
+	}
+	return times(e.Down, e.Up), times(e.Up, e.Down)
+}
+
 // ends adds the ends of intervals about middle [n, C], from the log odds [S, n, C] of samples.
-func (g conjugate) ends(odds, middle, width build.Ref) {
+func (g conjugate) ends(odds, middle, width build.Ref, e Ends) {
 	b := g.b
 	off := b.Sub(odds, b.ReduceMean(odds, true, 0))
 	samples := b.Slice(b.Op("Shape", []build.Ref{odds}), 0, 0, 1)
@@ -499,7 +535,8 @@ func (g conjugate) ends(odds, middle, width build.Ref) {
 	outer := b.OpN("TopK", []build.Ref{away, tenth}, 2, onnx.IntAttr("axis", 0))[0]
 	reach := b.Op("ReduceMin", []build.Ref{outer}, onnx.IntsAttr("axes", 0), onnx.IntAttr("keepdims", 0)) // [n]
 	half := b.Mul(b.Mul(width, spread), b.Unsqueeze(b.Op("Max", []build.Ref{b.Mul(b.F32(1/normalTenth), reach), b.F32(1)}), 1))
-	low, high := b.Sub(middle, half), b.Add(middle, half)
+	down, up := e.half(b, middle, half)
+	low, high := b.Sub(middle, down), b.Add(middle, up)
 	b.Output(ConjLogOddsLow, low)
 	b.Output(ConjLogOddsHigh, high)
 	b.Output(ConjLow, b.Op("Sigmoid", []build.Ref{low}))
@@ -508,8 +545,8 @@ func (g conjugate) ends(odds, middle, width build.Ref) {
 
 // HeadIntervals returns the graph that computes coordinates and intervals of class probabilities about given heads: features [n, dx] ->
 // coordinates [n, k], low, high and their log odds [n, C]. The intervals lie about the mean log odds of heads and are as wide as
-// those of spread, both [S, k+1, C] on the coordinates, disagree; width is as in [NewConjugate].
-func HeadIntervals(m *onnx.Model, heads, spread *onnx.Tensor, width float32) (*onnx.Model, error) {
+// those of spread, both [S, k+1, C] on the coordinates, disagree, times ends; width is as in [NewConjugate].
+func HeadIntervals(m *onnx.Model, heads, spread *onnx.Tensor, width float32, ends Ends) (*onnx.Model, error) {
 	c, values, err := ConjugateValues(m)
 	if err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
@@ -526,7 +563,7 @@ func HeadIntervals(m *onnx.Model, heads, spread *onnx.Tensor, width float32) (*o
 		z := b.MatMul(b.Unsqueeze(rows, 0), b.Slice(at, 1, 0, c.K))
 		return g.logOdds(b.Add(z, b.Slice(at, 1, c.K, c.K+1)))
 	}
-	g.ends(odds("spread", spread), b.ReduceMean(odds("heads", heads), false, 0), b.F32(width))
+	g.ends(odds("spread", spread), b.ReduceMean(odds("heads", heads), false, 0), b.F32(width), ends)
 	return b.Model()
 }
 

@@ -22,6 +22,7 @@ const (
 	OpenWidening   = "widening"   // [], h of the intervals
 	OpenScale      = "scale"      // [], share of the fit's own covariance that posterior samples have; missing in older models, where it is 0
 	OpenDeviation  = "deviation"  // [], deviation of the log temperature between tasks of the corpus; missing in older models, where it is 0
+	OpenEnds       = "ends"       // [4], [SizedEnds] of intervals: down and up of few images, then of many; missing in older models
 )
 
 // OpenScalars are the learned scalars, in order, each an initializer [].
@@ -41,6 +42,7 @@ type OpenParameters struct {
 	Widening   float32
 	Scale      float32
 	Deviation  float32
+	Ends       SizedEnds
 	Scalars    [16]float32
 }
 
@@ -74,6 +76,9 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 			out[name] = onnx.NewTensor([]float32{v})
 		}
 	}
+	if err := p.addEnds(out); err != nil {
+		return nil, err
+	}
 	for i, name := range OpenScalars {
 		out[name] = onnx.NewTensor([]float32{p.Scalars[i]})
 	}
@@ -91,6 +96,19 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	return out, nil
 }
 
+// addEnds adds the ends of intervals where they were learned.
+func (p *OpenParameters) addEnds(to map[string]*onnx.Tensor) error {
+	if p.Ends == (SizedEnds{}) {
+		return nil
+	}
+	ends := []float32{p.Ends.Few.Down, p.Ends.Few.Up, p.Ends.Many.Down, p.Ends.Many.Up}
+	if !(slices.Min(ends) > 0 && slices.Max(ends) <= mostScale) {
+		return fmt.Errorf("open predictor: %s are %v; allowed are numbers above 0 and up to %d", OpenEnds, ends, mostScale)
+	}
+	to[OpenEnds] = onnx.NewTensor(ends, len(ends))
+	return nil
+}
+
 // finite returns an error for parameters that are not.
 func finite(values map[string]*onnx.Tensor) error {
 	for name, t := range values {
@@ -103,7 +121,7 @@ func finite(values map[string]*onnx.Tensor) error {
 	return nil
 }
 
-// mostScale bounds OpenScale, where 1 is the posterior of the fit, and OpenDeviation.
+// mostScale bounds OpenScale, where 1 is the posterior of the fit, OpenDeviation, and the ends of intervals.
 const mostScale = 16
 
 // NewOpen builds an open predictor. Its graph maps features [n, dx] to the coordinates [n, k] of clients' class means and of
@@ -213,11 +231,17 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 		return v
 	}
 	p.Radius, p.Widening = one(OpenRadius), one(OpenWidening)
-	if m.Graph.Initializers[OpenScale] != nil {
-		p.Scale = one(OpenScale)
+	for name, to := range map[string]*float32{OpenScale: &p.Scale, OpenDeviation: &p.Deviation} {
+		if m.Graph.Initializers[name] != nil {
+			*to = one(name)
+		}
 	}
-	if m.Graph.Initializers[OpenDeviation] != nil {
-		p.Deviation = one(OpenDeviation)
+	if m.Graph.Initializers[OpenEnds] != nil {
+		if v := get(OpenEnds, 1); len(v) == 4 {
+			p.Ends = SizedEnds{Ends{v[0], v[1]}, Ends{v[2], v[3]}}
+		} else if err == nil {
+			err = fmt.Errorf("open predictor: %s has %d numbers; want 4: make the model anew with fmp train open", OpenEnds, len(v))
+		}
 	}
 	if m.Graph.Initializers[OpenProjection] != nil {
 		p.Projection = get(OpenProjection, 2)

@@ -279,5 +279,5 @@ func (w *wide) bounds(z, pbar, at, rows build.Ref, d known) {
 	z = b.Add(z, b.Mul(b.Mul(own, far), b.Sub(replaced, z)))
 	z = b.Add(z, b.Mul(b.Mul(b.Sub(b.F32(1), far), pull), pbar))
 	odds := w.logOdds(z)
-	w.ends(odds, b.ReduceMean(odds, false, 0), d.width)
+	w.ends(odds, b.ReduceMean(odds, false, 0), d.width, Ends{})
 }

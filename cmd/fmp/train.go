@@ -16,6 +16,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/engine"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
 	"fmp/pipeline/corpus"
@@ -78,6 +79,8 @@ type training struct {
 	whole  *task.Bank // the corpus and the validation tasks' part in one
 	behind models.Manifest
 	report func(stage string, done, total int)
+	// apart returns all training images of further classes of the data set, behind the same extractor.
+	apart func(classes string) (*task.Bank, error)
 }
 
 // metaFlags are the flags that the trainings of predictor and embedding share.
@@ -174,7 +177,9 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 		bar.report(stage, t.Step, t.Steps)
 		res.Validation = t.Validation
 	}
-	m, err := do(cmd.Context(), &training{c, whole, images.Behind(), bar.report})
+	m, err := do(cmd.Context(), &training{c, whole, images.Behind(), bar.report, func(classes string) (*task.Bank, error) {
+		return apart(cmd.Context(), cfg, classes, images, eng, bar.report)
+	}})
 	if err != nil {
 		return err
 	}
@@ -195,6 +200,25 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 		return fmt.Errorf("removing the checkpoint of a training that is done: %w", err)
 	}
 	return f.print(cmd, res)
+}
+
+// apart reads classes of the data set that the corpus lacks.
+func apart(ctx context.Context, cfg *trainSettings, classes string, from *corpus.Images, eng engine.Engine,
+	report func(stage string, done, total int)) (*task.Bank, error) {
+	s := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
+	s.Dataset.Classes, s.Dataset.Splits, s.Stats = classes, settings.Splits{Clients: 1}, from.Features.Stats
+	own, err := corpus.Read(ctx, s, eng, report, nil)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	defer own.Release()
+	for _, name := range own.Set.Classes {
+		if slices.Contains(from.Set.Classes, name) {
+			return nil, usageErrorf("class %s of --unlearned-classes is one of the corpus's (dataset.classes); give classes that it lacks", name)
+		}
+	}
+	bank, err := own.Bank(own.Features.Splits.Clients)
+	return bank, usageError(err)
 }
 
 // describe completes the manifest of a trained model.

@@ -9,12 +9,15 @@ import (
 	"fmp/pipeline/meta"
 	"fmp/pipeline/meta/scale"
 	"fmp/pipeline/open"
+	"fmp/pipeline/posterior"
 	"fmp/pipeline/settings"
+	"fmp/pipeline/task"
 )
 
 func newTrainOpenCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.OpenConfig
+	var unlearned string
 	cfg := settings.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "open",
@@ -22,12 +25,14 @@ func newTrainOpenCommand() *cobra.Command {
 		Long: `Train the predictor of tasks whose classes the corpus lacks, which is what a pretrained extractor usually meets: moments
 of the corpus part of a data set's features, and 14 scalars. The scalars are learned by leaving classes out: moments from
 half of the corpus's classes, tasks of 5 to 20 classes from the other half. So is the share of the uncertainty of its own fit that
-a posterior sample has, and how far the best temperatures of tasks lie apart, which calibration points are weighed against. It takes
-one to two minutes, and a corpus of 4 classes at least; more is better.
+a posterior sample has, how far the best temperatures of tasks lie apart, which calibration points are weighed against, and how far
+90% intervals reach. It takes two minutes, and a corpus of 4 classes at least; more is better.
 
 The extractor should not have learned the classes of the corpus better than it will know those of the tasks; if it has (our
-extractors learn from other images of the same classes), the result states its probabilities with too much confidence.`,
+extractors learn from other images of the same classes), the result states its probabilities with too much confidence. Intervals
+then get wider only; with --unlearned-classes they are learned on classes that the extractor does not know, and get narrower, too.`,
 		Example: `  fmp train open --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx -o open.onnx
+  fmp train open --dataset cifar100 --classes 0-29 --unlearned-classes 30-39 --extractor cifar100-0-29.onnx -o open.onnx
   fmp train open --dataset mnist -o open.onnx`,
 		Args: noArgs,
 	}
@@ -35,6 +40,8 @@ extractors learn from other images of the same classes), the result states its p
 	f.bind(cmd, 300, 4, 32)
 	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MostCoordinates, "most coordinates; features beyond are projected onto their "+
 		"principal directions")
+	cmd.Flags().StringVar(&unlearned, "unlearned-classes", "", "`CLASSES` of the data set that neither extractor nor corpus has learned, for "+
+		"the widths of intervals; default the corpus's")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
@@ -42,26 +49,40 @@ extractors learn from other images of the same classes), the result states its p
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			t.Config = in.Config
 			t.Corpus = in.whole // validation is on classes left out
+			var bank *task.Bank
+			var err error
+			if unlearned != "" {
+				if bank, err = in.apart(unlearned); err != nil {
+					return nil, err
+				}
+			}
 			m, err := meta.TrainOpen(ctx, t)
 			if err != nil {
 				return nil, err
 			}
-			return withScale(ctx, m, scale.Config{
-				Corpus: in.whole, Clients: in.Clients, Workers: in.Workers, Seed: in.Seed,
-				Progress: func(done, total int) { in.report("scale of the posterior", done, total) },
-			})
+			return withScale(ctx, m, bank, in)
 		})
 	}
 	return cmd
 }
 
-// withScale returns an open predictor with the scale of its posterior, learned on the same corpus.
-func withScale(ctx context.Context, m *onnx.Model, c scale.Config) (*onnx.Model, error) {
+// withScale returns an open predictor with the scale of its posterior, learned on the same corpus, and the ends of its intervals, learned
+// on a bank of classes that the extractor has not learned or, where it is nil, on the corpus.
+func withScale(ctx context.Context, m *onnx.Model, unlearned *task.Bank, in *training) (*onnx.Model, error) {
 	p, err := open.FromModel(m)
 	if err != nil {
 		return nil, err
 	}
+	report := func(stage string) func(done, total int) {
+		return func(done, total int) { in.report(stage, done, total) }
+	}
+	c := scale.Config{Corpus: in.whole, Clients: in.Clients, Workers: in.Workers, Seed: in.Seed, Level: posterior.IntervalLevel,
+		Progress: report("scale of the posterior")}
 	if p.Scale, p.Deviation, err = scale.Learn(ctx, p, c); err != nil {
+		return nil, err
+	}
+	c.Progress = report("ends of intervals")
+	if p.Ends, err = scale.Ends(ctx, p, unlearned, c); err != nil {
 		return nil, err
 	}
 	return p.Model()

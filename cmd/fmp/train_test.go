@@ -143,6 +143,19 @@ func TestTrainErrors(t *testing.T) {
 	}
 }
 
+// TestTrainOpenUnlearned: classes of the corpus are none that an extractor has not learned, which is said before anything is trained.
+func TestTrainOpenUnlearned(t *testing.T) {
+	if testing.Short() {
+		t.Skip("draws the embedded digits and computes features: some seconds")
+	}
+	emptyCache(t)
+	code, _, errs := runFMP(t, "train", "open", "--dataset", "digits", "--classes", "0-5", "--extractor", randomExtractor(t),
+		"--extractor.mean", "0", "--extractor.std", "1", "--unlearned-classes", "5-7", "-o", filepath.Join(t.TempDir(), "o.onnx"))
+	if code != exitUsage || !strings.Contains(errs, "class 5 of --unlearned-classes") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
 // TestTrainExtractorPointsToEpochs: the other trainings count steps.
 func TestTrainExtractorPointsToEpochs(t *testing.T) {
 	if code, _, stderr := runFMP(t, "train", "extractor", "--steps", "100", "-o", filepath.Join(t.TempDir(), "x.onnx")); code != exitUsage ||

@@ -34,10 +34,10 @@ if test "$family" = pretrained; then
 	lite0="--extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0, cut at its features} --set extractor.mean=0.49804 --set extractor.std=0.50196 --set extractor.batch=32"
 	mkdir -p "$models"
 	# shellcheck disable=SC2086
-	test -f "$model-open.onnx" || $fmp train open --dataset cifar100 --classes "$learned" $lite0 -o "$model-open.onnx"
+	test -f "$model-open.onnx" || $fmp train open --dataset cifar100 --classes "$learned" --unlearned-classes "$(classes tuning)" $lite0 -o "$model-open.onnx"
 	# shellcheck disable=SC2086
 	exec "$fmp" run --config open --dataset cifar100 --classes "$(classes tasks)" --set corpus.classes="$learned" $lite0 --set open.model="$model-open.onnx" --points 5 \
-		--set tuning.classes="$(classes tuning)" --set tuning.tasks=4 --set scores.hindsight=true --methods "${METHODS:-FMP,FMP-mean,ANN,NCM,LDA,PLDA,Regression,FedCGS,Fed3R,PRIOR}" \
+		--set tuning.classes="$(classes tuning)" --set tuning.tasks=4 ${REPEATS:+--set seeds=$REPEATS} --set scores.hindsight="${HINDSIGHT:-true}" --methods "${METHODS:-FMP,FMP-mean,ANN,NCM,LDA,PLDA,Regression,FedCGS,Fed3R,PRIOR}" \
 		--out "$out/$family/$split-$seed"
 fi
 learned=$(classes extractor) tuning=$(classes tuning) tasks=$(classes tasks)
@@ -47,7 +47,7 @@ if ! test -f "$model.onnx"; then
 	$fmp train extractor --dataset cifar100 --classes "$learned" --exclude-classes "$tuning,$tasks" --epochs 20 --mirror --seed "$seed" -o "$model-full.onnx"
 	$fmp onnx half "$model-full.onnx" -o "$model.onnx"
 fi
-test -f "$model-open.onnx" || $fmp train open --dataset cifar100 --classes "$learned" --extractor "$model.onnx" -o "$model-open.onnx"
+test -f "$model-open.onnx" || $fmp train open --dataset cifar100 --classes "$learned" --unlearned-classes "$tuning" --extractor "$model.onnx" -o "$model-open.onnx"
 args="--dataset cifar100 --classes $tasks --set corpus.classes=$learned"
 case $family in
 cifar100-20) ;;

@@ -327,8 +327,9 @@ func TestModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		ends := models.SizedEnds{Few: models.Ends{Down: 0.75, Up: 1.25}, Many: models.Ends{Down: 2, Up: 0.5}}
 		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars, Widening: 1.5, Scale: 0.25,
-			Deviation: 0.125}).Model()
+			Deviation: 0.125, Ends: ends}).Model()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,10 +349,15 @@ func TestModel(t *testing.T) {
 		}
 		near(t, "scalars", got.Scalars[:], p.Scalars[:])
 		near(t, "h of the intervals, the scale and the deviation", []float64{got.Widening, got.Scale, got.Apart()}, []float64{1.5, 0.25, 0.125})
+		if got.Ends != ends {
+			t.Errorf("ends %v, want %v", got.Ends, ends)
+		}
 		delete(model.Graph.Initializers, models.OpenScale)
 		delete(model.Graph.Initializers, models.OpenDeviation)
-		if older, err := FromModel(model); err != nil || older.Scale != 0 || older.Apart() != defaultDeviation {
-			t.Errorf("a model without scale and deviation has %v and %v, %v", older.Scale, older.Apart(), err)
+		delete(model.Graph.Initializers, models.OpenEnds)
+		if older, err := FromModel(model); err != nil || older.Scale != 0 || older.Apart() != defaultDeviation ||
+			older.Ends != (models.SizedEnds{}) {
+			t.Errorf("a model without scale, deviation and ends has %v, %v and %v, %v", older.Scale, older.Apart(), older.Ends, err)
 		}
 		near(t, "W", full(got.W), full(m.W))
 		session, err := eng.Load(model)

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/models"
 	"fmp/onnx/dense"
 	"fmp/pipeline/internal/moment"
 )
@@ -127,7 +128,9 @@ type Posterior struct {
 	Separation, Rho, Tau, B float64
 	// Penalty, Doubt and Scale are those of the fit of the heads to the uploads (sample.Refit).
 	Penalty, Doubt, Scale float64
-	offset                []float64 // of the logits, [C]
+	// Ends are how far intervals reach.
+	Ends   models.Ends
+	offset []float64 // of the logits, [C]
 }
 
 // Means returns the posterior means of the classes in the predictor's coordinates [C, k].
@@ -155,7 +158,8 @@ func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
 		return nil, err
 	}
 	q := p.posterior(&p.Scalars, g, s)
-	q.Scale = p.Scale
+	classes, images := s.present()
+	q.Scale, q.Ends = p.Scale, p.Ends.At(images/max(classes, 1))
 	return q, nil
 }
 

@@ -57,6 +57,8 @@ type Predictor struct {
 	// Deviation is the standard deviation of the log of the best temperature of tasks of classes left out of the corpus; 0 in models made
 	// before it was learned.
 	Deviation float64
+	// Ends are how far intervals reach; zero in models made before they were learned.
+	Ends models.SizedEnds
 	// Known holds the class means of the corpus [classes, k].
 	Known *mat.Dense
 }
@@ -177,7 +179,7 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	for i, s := range v.Scalars {
 		p.Scalars[i] = float64(s)
 	}
-	p.Widening, p.Scale, p.Deviation = float64(v.Widening), float64(v.Scale), float64(v.Deviation)
+	p.Widening, p.Scale, p.Deviation, p.Ends = float64(v.Widening), float64(v.Scale), float64(v.Deviation), v.Ends
 	if _, ok := factor(p.W); !ok {
 		return nil, fmt.Errorf("open predictor: its covariance within classes is not positive definite; make the model anew with fmp train open")
 	}
@@ -194,7 +196,7 @@ func (p *Predictor) Model() (*onnx.Model, error) {
 	for i, s := range p.Scalars {
 		v.Scalars[i] = float32(s)
 	}
-	v.Widening, v.Scale, v.Deviation = float32(p.Widening), float32(p.Scale), float32(p.Deviation)
+	v.Widening, v.Scale, v.Deviation, v.Ends = float32(p.Widening), float32(p.Scale), float32(p.Deviation), p.Ends
 	return models.NewOpen(v)
 }
 

@@ -121,7 +121,7 @@ func (t *FMP) calibrated(ctx context.Context, f *Form, j *Judgement, seen *point
 		out := &chosen{rows: rows, labels: points.Labels, apart: t.in.Open.Apart()}
 		few, best, penalty := min(fewSamples, t.in.Samples), math.Inf(-1), refit.Penalty
 		for step := range penaltySteps {
-			tried := &sample.Refit{Conjugate: refit.Conjugate, Penalty: penalty, Doubt: refit.Doubt, Scale: refit.Scale}
+			tried := &sample.Refit{Conjugate: refit.Conjugate, Penalty: penalty, Doubt: refit.Doubt, Scale: refit.Scale, Ends: refit.Ends}
 			heads, err := tried.Heads(ctx, seen, t.Latents(f)[:few*f.LatentSize()], few)
 			if err != nil {
 				return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/pipeline/sample"
 )
 
 // Classifier returns the ONNX model that predicts from a result with one ensemble. features is the graph that computes its
@@ -16,6 +17,11 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 	error) {
 	if len(r.Ensembles) != 1 {
 		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one", len(r.Ensembles))
+	}
+	if k, ok := r.Intervals.(*conjugateIntervals); ok {
+		if f, ok := k.predictor.(*sample.Refit); ok && f.Ends != (models.Ends{}) {
+			o.Ends = &f.Ends
+		}
 	}
 	config, err := json.Marshal(o)
 	if err != nil {

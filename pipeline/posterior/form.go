@@ -85,7 +85,7 @@ func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 		return nil, err
 	}
 	k.Workers = t.in.Threads
-	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale}, true, a.soft, t.in.Rest,
+	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale, Ends: q.Ends}, true, a.soft, t.in.Rest,
 		map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 

@@ -334,6 +334,19 @@ func (c *Conjugate) Intervals(ctx context.Context, d Drawn, features []float32, 
 // ends runs a part that computes intervals, with the given inputs beside the feature rows.
 func (c *Conjugate) ends(ctx context.Context, part *lazy, in map[string]*onnx.Tensor, features []float32) (low, high []float64,
 	err error) {
+	// Log odds in float32 keep all digits of a probability close to 1.
+	low, high, err = c.oddsEnds(ctx, part, in, features)
+	for _, ends := range [][]float64{low, high} {
+		for i, v := range ends {
+			ends[i] = 1 / (1 + math.Exp(-v))
+		}
+	}
+	return low, high, err
+}
+
+// oddsEnds is ends in log odds.
+func (c *Conjugate) oddsEnds(ctx context.Context, part *lazy, in map[string]*onnx.Tensor, features []float32) (low, high []float64,
+	err error) {
 	dx, classes := c.config.Dx, c.config.C
 	n := len(features) / dx
 	low, high = make([]float64, n*classes), make([]float64, n*classes)
@@ -344,10 +357,9 @@ func (c *Conjugate) ends(ctx context.Context, part *lazy, in map[string]*onnx.Te
 		if err != nil {
 			return fmt.Errorf("conjugate predictor: intervals: %w", err)
 		}
-		// Log odds in float32 keep all digits of a probability close to 1.
 		for name, ends := range map[string][]float64{models.ConjLogOddsLow: low, models.ConjLogOddsHigh: high} {
 			for i, v := range out[name].F32() {
-				ends[from*classes+i] = 1 / (1 + math.Exp(-float64(v)))
+				ends[from*classes+i] = float64(v)
 			}
 		}
 		return nil

@@ -45,6 +45,8 @@ type Refit struct {
 	Doubt float64
 	// Scale is the share of the fit's own covariance that samples have; 0: none, and no second fit.
 	Scale float64
+	// Ends are how far intervals reach.
+	Ends models.Ends
 
 	mu     sync.Mutex
 	spread map[spreadKey][]erm.Theta
@@ -422,7 +424,7 @@ func (f *Refit) IntervalGraph(ctx context.Context, d Drawn, level float64) (*onn
 			wide.F32()[i] /= float32(t)
 		}
 	}
-	return models.HeadIntervals(f.model, tensor(d.Heads), wide, width)
+	return models.HeadIntervals(f.model, tensor(d.Heads), wide, width, f.Ends)
 }
 
 // tensor returns heads as [S, k+1, C] in float32.

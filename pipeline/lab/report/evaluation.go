@@ -309,6 +309,10 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that images without end would lead to, not of " +
 			"the next label. How often they hold it, on which images, and where they do not, is measured on the program's page on intervals " +
 			"(docs/intervals.md).\n")
+		if e := r.Origin.Ends; e != nil {
+			fmt.Fprintf(&b, "- Their ends were learned on simulated tasks: at an image's most probable class they reach %.2f half widths down and "+
+				"%.2f up.\n", e.Down, e.Up)
+		}
 	}
 	b.WriteString(guarantee(r))
 	if rows := setRows(r); rows != nil {

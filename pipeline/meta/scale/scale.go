@@ -32,6 +32,8 @@ type Config struct {
 	// Tasks is their number; default 24.
 	Tasks int
 	Seed  uint64
+	// Level is that of the intervals whose ends are learned.
+	Level float64
 	// Progress, if not nil, is called after every task with their number.
 	Progress func(done, total int)
 }
@@ -59,24 +61,12 @@ const leastDeviation, mostDeviation = 0.05, 0.5
 // that of the parabola through the best value tried and its neighbours. The deviation is that of the log of the tasks' best temperatures
 // from 0, the temperature of the scalars: the mean square less the mean sampling variance of the tasks' images.
 func Learn(ctx context.Context, p *open.Predictor, c Config) (scale, deviation float64, err error) {
-	tasks := cmp.Or(c.Tasks, 24)
+	tasks := c.tasks()
 	losses, cooled := make([][]float64, tasks), make([][]sample.Cooled, tasks)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, c.Workers))
-	done := make(chan struct{}, tasks)
-	for i := range tasks {
-		g.Go(func() (err error) {
-			if losses[i], cooled[i], err = c.losses(ctx, p, rng.New(c.Seed, "open", "scale", i), alphas[i%len(alphas)]); err != nil {
-				return fmt.Errorf("scale of the posterior, task %d: %w", i, err)
-			}
-			done <- struct{}{}
-			if c.Progress != nil {
-				c.Progress(len(done), tasks)
-			}
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
+	if err := c.each(ctx, "scale", func(ctx context.Context, i int, r *rand.Rand, alpha float64) (err error) {
+		losses[i], cooled[i], err = c.losses(ctx, p, r, alpha)
+		return err
+	}); err != nil {
 		return 0, 0, err
 	}
 	mean := make([]float64, len(grid))
@@ -87,6 +77,29 @@ func Learn(ctx context.Context, p *open.Predictor, c Config) (scale, deviation f
 	}
 	scale = best(grid, mean)
 	return scale, apart(cooled, nearest(grid, scale)), nil
+}
+
+func (c *Config) tasks() int { return cmp.Or(c.Tasks, 24) }
+
+// each does something for every task, each with its own stream.
+func (c *Config) each(ctx context.Context, what string, do func(ctx context.Context, i int, r *rand.Rand, alpha float64) error) error {
+	tasks := c.tasks()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, c.Workers))
+	done := make(chan struct{}, tasks)
+	for i := range tasks {
+		g.Go(func() error {
+			if err := do(ctx, i, rng.New(c.Seed, "open", what, i), alphas[i%len(alphas)]); err != nil {
+				return fmt.Errorf("%s of the posterior, task %d: %w", what, i, err)
+			}
+			done <- struct{}{}
+			if c.Progress != nil {
+				c.Progress(len(done), tasks)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // nearest returns the place of the value of the grid that is nearest to v.
@@ -127,8 +140,8 @@ func best(grid, loss []float64) float64 {
 	return grid[k] * math.Pow(grid[k+1]/grid[k], (down-up)/(2*(up+down)))
 }
 
-// losses returns the loss of one task at each scale, and its temperature there.
-func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, alpha float64) ([]float64, []sample.Cooled, error) {
+// without leaves half of the corpus's classes out: it returns the predictor with the moments of the others, and the classes.
+func (c *Config) without(p *open.Predictor, r *rand.Rand) (*open.Predictor, []int, error) {
 	classes := r.Perm(c.Corpus.C)
 	half := (len(classes) + 1) / 2
 	rest, err := c.Corpus.Choose(classes[half:])
@@ -140,18 +153,33 @@ func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, al
 		return nil, nil, err
 	}
 	known.Scalars = p.Scalars
-	left, err := c.Corpus.Choose(classes[:min(half, least+r.IntN(most-least+1))])
+	return known, classes[:half], nil
+}
+
+// draw draws a task of some of the classes of a bank: target images held out or half of all, and as many more as there are, at most more.
+func (c *Config) draw(bank *task.Bank, classes []int, r *rand.Rand, alpha float64, more int) (*task.Task, error) {
+	left, err := bank.Choose(classes[:min(len(classes), least+r.IntN(most-least+1))])
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	held := min(target, left.Len()/2)
 	n := min(points[r.IntN(len(points))], (left.Len()-held)/c.Clients)
 	if n < 1 {
-		return nil, nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus",
+		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus",
 			left.Len(), left.C, c.Clients)
 	}
+	held += min(more, left.Len()-held-n*c.Clients)
 	sampler := task.Sampler{Bank: left, Points: n, Alphas: []float64{alpha}, Target: held, FixedLabels: true}
-	drawn, err := sampler.Draw(r, c.Clients)
+	return sampler.Draw(r, c.Clients)
+}
+
+// losses returns the loss of one task at each scale, and its temperature there.
+func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, alpha float64) ([]float64, []sample.Cooled, error) {
+	known, classes, err := c.without(p, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	drawn, err := c.draw(c.Corpus, classes, r, alpha, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,7 +188,7 @@ func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, al
 		return nil, nil, err
 	}
 	features, labels := drawn.Target.Labelled()
-	near := metric.NearBatches(r, features, left.Dx, batches)
+	near := metric.NearBatches(r, features, c.Corpus.Dx, batches)
 	rows, err := refit.Of(ctx, features)
 	if err != nil {
 		return nil, nil, err

@@ -1,0 +1,115 @@
+package sample
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/metric"
+)
+
+// TestResiduals: an interval with ends holds a limit where its residual lies between them, at the limit's top class and at the one named.
+// Ends of one half width each are those of none.
+func TestResiduals(t *testing.T) {
+	k, clients, test := conjugateWorld(t)
+	seen := uploaded(t, k, clients)
+	const samples = 5
+	latent := make([]float32, samples*k.LatentSize())
+	rng.Normal(rng.New(1, "latent"), latent)
+	f := &Refit{Conjugate: k, Penalty: 10, Doubt: 1}
+	heads, err := f.Heads(t.Context(), seen, latent, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := erm.Theta{D: heads[0].D, C: heads[0].C, W: slices.Clone(heads[0].W)}
+	noise := make([]float32, len(limit.W))
+	rng.Normal(rng.New(1, "limit"), noise)
+	for i, v := range noise {
+		limit.W[i] += 0.5 * float64(v)
+	}
+	d := Drawn{Seen: seen, Heads: heads, Latent: latent, Uniform: make([]float32, samples)}
+	ends := func(e models.Ends) (low, high []float64) {
+		t.Helper()
+		low, high, err := (&Refit{Conjugate: k, Penalty: 10, Doubt: 1, Ends: e}).Intervals(t.Context(), d, test.Features, 0.9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return low, high
+	}
+	odds := func(p float64) float64 { return math.Log(p / (1 - p)) }
+	low, high := ends(models.Ends{})
+	sameLow, sameHigh := ends(models.Ends{Down: 1, Up: 1})
+	e := models.Ends{Down: 0.25, Up: 0.75}
+	low2, high2 := ends(e)
+	// Residuals are of intervals without ends, whichever the predictor has.
+	f.Ends = e
+	r, err := f.Residuals(t.Context(), d, limit, test.Features, 0.9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := k.Of(t.Context(), test.Features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := metric.Predict(t.Context(), []erm.Theta{limit}, rows, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r) != 2*p.N {
+		t.Fatalf("%d residuals of %d images", len(r), p.N)
+	}
+	seenAt := map[string]int{}
+	for i := range p.N {
+		at := i * p.C
+		row := p.Row(i)
+		middle := make([]float64, p.C)
+		for y := range middle {
+			middle[y] = (odds(low[at+y]) + odds(high[at+y])) / 2
+		}
+		named := slices.Index(middle, slices.Max(middle))
+		for y := range middle {
+			down, up := float64(e.Down), float64(e.Up)
+			if y != named {
+				down, up = up, down
+			}
+			half := odds(high[at+y]) - middle[y]
+			for what, c := range map[string][2]float64{
+				"low": {odds(low2[at+y]), middle[y] - down*half}, "high": {odds(high2[at+y]), middle[y] + up*half},
+				"low of one half width": {odds(sameLow[at+y]), odds(low[at+y])}, "high of one": {odds(sameHigh[at+y]), odds(high[at+y])},
+			} {
+				if math.Abs(c[0]-c[1]) > 1e-3 {
+					t.Fatalf("%s of image %d, class %d: %v, want %v", what, i, y, c[0], c[1])
+				}
+			}
+		}
+		for j, y := range []int{slices.Index(row, slices.Max(row)), named} {
+			v := r[2*i+j]
+			if math.Abs(v+float64(e.Down)) < 1e-3 || math.Abs(v-float64(e.Up)) < 1e-3 {
+				continue
+			}
+			held := low2[at+y] <= row[y] && row[y] <= high2[at+y]
+			if within := -float64(e.Down) < v && v < float64(e.Up); within != held {
+				t.Errorf("image %d, class %d (named %d): residual %v, held %v", i, y, named, v, held)
+			}
+			switch {
+			case v < -float64(e.Down):
+				seenAt["below"]++
+			case v > float64(e.Up):
+				seenAt["above"]++
+			default:
+				seenAt["held"]++
+			}
+			if y != named {
+				seenAt["another class"]++
+			}
+		}
+	}
+	for _, what := range []string{"below", "above", "held", "another class"} {
+		if seenAt[what] == 0 {
+			t.Errorf("no residual of the kind %q: %v", what, seenAt)
+		}
+	}
+}
