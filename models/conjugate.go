@@ -484,8 +484,8 @@ func (g conjugate) trace(rho, v build.Ref) build.Ref {
 }
 
 // Ends are how far the interval of an image's most probable class reaches below and above its middle, in units of its own half width; the
-// zero value stands for one unit each. Intervals of other classes reach as far the other way round: what is more probable for one class is
-// less so for the others.
+// zero value stands for one unit each. Intervals of other classes reach as far the other way round: probability that one class gains is
+// lost by the others.
 type Ends struct {
 	Down float32 `json:"down"`
 	Up   float32 `json:"up"`
