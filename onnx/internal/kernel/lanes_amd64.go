@@ -174,6 +174,3 @@ func tilesInZ(groups *tileGroup, n int, v *float32, apart int, x *float32, wide 
 
 //go:noescape
 func tilesOutZ(groups *tileGroup, n int, dst, m *float32, apart int, f *finish)
-
-// outLanes are the lanes of a line of outputs of two vectors, of even columns and of odd ones.
-var outLanes = [lanesAll]uint32{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}

@@ -128,6 +128,17 @@ both:
 	VMINPS p, Z19, p   \
 	VMINPS q, Z19, q
 
+// outLanes are the lanes of a line of outputs of two vectors, of even columns and of odd ones.
+DATA outLanes<>+0(SB)/8, $0x0000001000000000
+DATA outLanes<>+8(SB)/8, $0x0000001100000001
+DATA outLanes<>+16(SB)/8, $0x0000001200000002
+DATA outLanes<>+24(SB)/8, $0x0000001300000003
+DATA outLanes<>+32(SB)/8, $0x0000001400000004
+DATA outLanes<>+40(SB)/8, $0x0000001500000005
+DATA outLanes<>+48(SB)/8, $0x0000001600000006
+DATA outLanes<>+56(SB)/8, $0x0000001700000007
+GLOBL outLanes<>(SB), RODATA|NOPTR, $64
+
 // func tilesOutZ(groups *tileGroup, n int, dst, m *float32, apart int, f *finish)
 //
 // AVX-512: CX groups left, DX the group, R9 its pieces left and BX the piece; DI the output, R11 and R12 where two lines of it go; SI and
@@ -144,7 +155,7 @@ TEXT ·tilesOutZ(SB), NOSPLIT, $0-48
 	VBROADCASTSS 32(R12), Z17
 	VBROADCASTSS 64(R12), Z18
 	VBROADCASTSS 96(R12), Z19
-	VMOVUPS      ·outLanes(SB), Z20
+	VMOVUPS      outLanes<>(SB), Z20
 	SHLQ         $2, R8
 	LEAQ         (R8)(R8*2), R10
 
