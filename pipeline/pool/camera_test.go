@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 )
 
 // owners are a round of drawn digits: uploads of clients of 100 images each behind the shipped client graph, and test images.
@@ -185,6 +186,13 @@ func TestAnotherCamera(t *testing.T) {
 		}
 		if _, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 0"}).m, same); nll > without+0.01 {
 			t.Errorf("seed %d: for owner 0 NLL is %.3f, and %.3f without the two", seed, nll, without)
+		}
+		// Who is honest does not depend on the client that predictions are for.
+		come := o.pool(t, uploads, Options{Scope: posterior.ScopeOpen}).honest
+		for m, p := range o.pool(t, uploads, Options{Scope: posterior.ScopeOpen, For: "owner 4"}).honest {
+			if math.Abs(p-come[m]) > 1e-6 {
+				t.Errorf("seed %d: owner %d is honest with probability %.3f, and %.3f in a classifier for owner 4", seed, m, come[m], p)
+			}
 		}
 		o.adapts(t, all.m, dark, theirs)
 		// An owner with another camera who names threes fives.

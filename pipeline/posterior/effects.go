@@ -19,6 +19,9 @@ type apart struct {
 	open      *open.Predictor
 	means     []*point.Set // ClassMeans
 	soft      []*point.Set
+	// judge and judged are the open predictor and the class means by which clients are judged: those for a client to come, of any result.
+	judge  *open.Predictor
+	judged []*point.Set
 }
 
 // apart estimates client effects (package effect), which takes class means of softened features and the open predictor's covariance within
@@ -29,6 +32,7 @@ type apart struct {
 func (t *FMP) apart() (*apart, error) {
 	return memo.Once(t.memo, "apart", func() (*apart, error) {
 		a := &apart{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans, soft: t.in.Soft}
+		a.judge, a.judged = a.open, a.soft
 		if t.in.Open == nil || t.in.Alike || t.in.Rest != nil {
 			return a, nil
 		}
@@ -43,14 +47,15 @@ func (t *FMP) apart() (*apart, error) {
 		if t.in.For > 0 {
 			known = a.effects.Shift[t.in.For-1]
 		}
-		a.soft = a.effects.Apart(t.in.Soft, known)
+		a.soft, a.judged = a.effects.Apart(t.in.Soft, known), a.effects.Apart(t.in.Soft, nil)
+		a.judge = t.in.Open.Wider(a.effects.ToCome().Covariance())
 		closed, ok := t.in.Conjugate.(*sample.Conjugate)
 		if t.in.For > 0 {
 			if known != nil {
 				a.open = t.in.Open.Moved(known)
 			}
 		} else {
-			a.open = t.in.Open.Wider(a.effects.ToCome().Covariance())
+			a.open = a.judge
 		}
 		if !ok {
 			return a, nil

@@ -65,7 +65,15 @@ func (t *FMP) claims() (claims, error) {
 		if err != nil {
 			return c, err
 		}
-		if c.uploads, c.lambda, err = t.claimsOf(f, f.means); err != nil {
+		means := f.means
+		if f.Open {
+			a, err := t.apart()
+			if err != nil {
+				return c, err
+			}
+			means = a.judged
+		}
+		if c.uploads, c.lambda, err = t.claimsOf(f, means); err != nil {
 			return c, err
 		}
 		c.claimed = c.uploads.Masses
@@ -84,7 +92,7 @@ func (t *FMP) claimsOf(f *Form, means []*point.Set) (u honesty.Uploads, lambda [
 	if err != nil {
 		return u, nil, err
 	}
-	w, err := memo.Once(t.memo, "whitening", a.open.Whitening)
+	w, err := memo.Once(t.memo, "whitening", a.judge.Whitening)
 	if err != nil {
 		return u, nil, err
 	}
