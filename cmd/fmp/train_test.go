@@ -11,6 +11,7 @@ import (
 	"fmp/featurize/extractor"
 	"fmp/models"
 	"fmp/onnx/serde"
+	"fmp/pipeline/open"
 )
 
 // TestTrainAndFuse makes a predictor, an embedding behind it and the client graph, runs with them, and sees
@@ -153,6 +154,27 @@ func TestTrainOpenUnlearned(t *testing.T) {
 		"--extractor.mean", "0", "--extractor.std", "1", "--unlearned-classes", "5-7", "-o", filepath.Join(t.TempDir(), "o.onnx"))
 	if code != exitUsage || !strings.Contains(errs, "class 5 of --unlearned-classes") {
 		t.Errorf("exit code %d: %s", code, errs)
+	}
+	// Ends of intervals are learned on these classes, where they are given.
+	ends := func(more ...string) models.SizedEnds {
+		path := filepath.Join(t.TempDir(), "o.onnx")
+		code, _, errs := runFMP(t, append([]string{"train", "open", "--dataset", "digits", "--classes", "0-5", "--steps", "1", "--batch", "1",
+			"--noises", "1", "--clients", "2", "-o", path}, more...)...)
+		if code != 0 {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+		m, err := serde.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := open.FromModel(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Ends
+	}
+	if known, apart := ends(), ends("--unlearned-classes", "6-9"); known == apart || known == (models.SizedEnds{}) {
+		t.Errorf("ends of intervals are %+v, and %+v of classes that the extractor has not learned", known, apart)
 	}
 }
 
