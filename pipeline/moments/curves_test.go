@@ -1,8 +1,16 @@
 package moments
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
 	"testing"
+
+	"fmp/models/rng"
 )
 
 func TestTemperatures(t *testing.T) {
@@ -13,5 +21,348 @@ func TestTemperatures(t *testing.T) {
 		if r, s := Temperature(i)/Temperature(i-1), Temperature(1)/Temperature(0); math.Abs(r-s) > 1e-12 {
 			t.Errorf("temperature %d is %v times the one before; want %v", i, r, s)
 		}
+	}
+	for i, v := range temperatures() {
+		if math.Abs(v/Temperature(i)-1) > 1e-14 {
+			t.Errorf("temperature %d of the client's grid is %v; want %v", i, v, Temperature(i))
+		}
+	}
+}
+
+func TestCurvesMatchTheReference(t *testing.T) {
+	data, err := os.ReadFile("testdata/curves.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		K, C      int
+		Rows      []float32
+		Labels    []int
+		Draws     [][]float64
+		Own, Twin Curve
+	}
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	grid := temperatures()
+	for i, c := range cases {
+		rows, labels := measured(c.Rows, c.K, c.Labels, c.C, nil)
+		s := newSpread(rows, c.K, labels)
+		near(t, fmt.Sprintf("own curve %d", i), s.leftOut(&grid), c.Own)
+		var twin Curve
+		for _, z := range c.Draws {
+			for j, v := range s.twin(z).leftOut(&grid) {
+				twin[j] += v / float64(len(c.Draws))
+			}
+		}
+		near(t, fmt.Sprintf("twin curve %d", i), twin, c.Twin)
+	}
+}
+
+func near(t *testing.T, what string, got, want Curve) {
+	t.Helper()
+	for i, v := range got {
+		if !(math.Abs(v-want[i]) <= 1e-8) {
+			t.Errorf("%s is %.12g at temperature %.3g; want %.12g", what, v, Temperature(i), want[i])
+			return
+		}
+	}
+}
+
+// Products through parts are what the covariance, written out and solved, says of class means without an image.
+func TestCurvesAreThoseOfLeavingOut(t *testing.T) {
+	grid := temperatures()
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		n, k, c := 6+r.IntN(30), 1+r.IntN(20), 2+r.IntN(4)
+		rows, labels := someRows(r, n, k, c)
+		rows, labels = measured(rows, k, labels, c, nil)
+		if len(labels) < leastImages {
+			continue
+		}
+		near(t, fmt.Sprintf("curve of %d rows of %d numbers in %d classes", n, k, c), newSpread(rows, k, labels).leftOut(&grid),
+			leavingOut(rows, k, labels, c))
+	}
+}
+
+func someRows(r *rand.Rand, n, k, c int) (rows []float32, labels []int) {
+	means := make([]float64, c*k)
+	for i := range means {
+		means[i] = r.NormFloat64()
+	}
+	for range n {
+		y := r.IntN(c)
+		labels = append(labels, y)
+		for j := range k {
+			rows = append(rows, float32(means[y*k+j]+r.NormFloat64()*(.5+float64(j)/float64(k))))
+		}
+	}
+	return rows, labels
+}
+
+// leavingOut is the definition: one row at a time.
+func leavingOut(rows []float32, k int, labels []int, c int) (out Curve) {
+	n := len(labels)
+	mean := func(y, without int) (m []float64, count float64) {
+		m = make([]float64, k)
+		for i, l := range labels {
+			if (y < 0 || l == y) && i != without {
+				count++
+				for j := range k {
+					m[j] += float64(rows[i*k+j])
+				}
+			}
+		}
+		for j := range m {
+			m[j] /= count
+		}
+		return m, count
+	}
+	grand, _ := mean(-1, -1)
+	s := make([]float64, k*k)
+	held := map[int]bool{}
+	for i, y := range labels {
+		held[y] = true
+		m, _ := mean(y, -1)
+		for a := range k {
+			for b := range k {
+				s[a*k+b] += (float64(rows[i*k+a]) - m[a]) * (float64(rows[i*k+b]) - m[b])
+			}
+		}
+	}
+	d, dof := float64(k), float64(n-len(held))
+	var size float64
+	for a := range k {
+		size += s[a*k+a] / d / dof
+	}
+	w := make([]float64, k*k)
+	for i, v := range s {
+		w[i] = v / (10*d + dof)
+	}
+	for a := range k {
+		w[a*k+a] += 10 * d * size / (10*d + dof)
+	}
+	var noise, between float64
+	for a := range k {
+		noise += solve(w, s[a*k:(a+1)*k])[a] / d / dof
+	}
+	product := func(a, b []float64) (p float64) {
+		for j, v := range solve(w, b) {
+			p += a[j] * v
+		}
+		return p
+	}
+	less := func(a, b []float64) []float64 {
+		out := slices.Clone(a)
+		for j := range out {
+			out[j] -= b[j]
+		}
+		return out
+	}
+	for y := range held {
+		m, count := mean(y, -1)
+		between += (product(less(m, grand), less(m, grand))/d - noise/count) / float64(len(held))
+	}
+	n0 := 1.5 * noise / max(between, 1e-3)
+	for i, own := range labels {
+		x := make([]float64, k)
+		for j := range x {
+			x[j] = float64(rows[i*k+j]) - grand[j]
+		}
+		logit := map[int]float64{}
+		for y := range held {
+			m, count := mean(y, i)
+			dm := less(m, grand)
+			for j := range dm {
+				dm[j] *= count / (count + n0)
+			}
+			logit[y] = product(x, dm) - product(dm, dm)/2
+		}
+		for at := range out {
+			t := Temperature(at)
+			var sum float64
+			for _, v := range logit {
+				sum += math.Exp((v - logit[own]) / t)
+			}
+			out[at] += max(-math.Log(sum), -32)
+		}
+	}
+	return out
+}
+
+// solve solves w x = b by elimination.
+func solve(w, b []float64) []float64 {
+	k := len(b)
+	w, x := slices.Clone(w), slices.Clone(b)
+	for i := range k {
+		for j := i + 1; j < k; j++ {
+			f := w[j*k+i] / w[i*k+i]
+			for a := i; a < k; a++ {
+				w[j*k+a] -= f * w[i*k+a]
+			}
+			x[j] -= f * x[i]
+		}
+	}
+	for i := k - 1; i >= 0; i-- {
+		for a := i + 1; a < k; a++ {
+			x[i] -= w[i*k+a] * x[a]
+		}
+		x[i] /= w[i*k+i]
+	}
+	return x
+}
+
+func TestCurvesOf(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	rows, labels := someRows(r, 60, 7, 3)
+	c, err := CurvesOf(rows, 7, labels, 4, "a")
+	if err != nil || c == nil {
+		t.Fatalf("curves of 60 rows: %v, error %v", c, err)
+	}
+	if err := c.Check(60); err != nil {
+		t.Error(err)
+	}
+	if again, _ := CurvesOf(rows, 7, labels, 4, "a"); !reflect.DeepEqual(again, c) {
+		t.Error("the same rows have other curves")
+	}
+	if other, _ := CurvesOf(rows, 7, labels, 4, "b"); other.Own != c.Own || other.Twin == c.Twin {
+		t.Error("another key: want the same curve of the rows, and other twins")
+	}
+	for what, l := range map[string][]int{"two of each": {0, 0, 1, 1, 2, 2}, "one class": {1, 1, 1, 1, 1, 1}, "one cell": {1, 1, 1, 1, 2, 2}} {
+		if c, err := CurvesOf(rows[:6*7], 7, l, 3, ""); c != nil || err != nil {
+			t.Errorf("%s: curves %v, error %v; want none", what, c, err)
+		}
+	}
+	if c, err := CurvesOf(make([]float32, 6*7), 7, []int{0, 0, 0, 1, 1, 1}, 2, ""); c != nil || err != nil {
+		t.Errorf("rows that are all alike: curves %v, error %v; want none", c, err)
+	}
+	if _, err := CurvesOf(rows, 7, labels, 2, ""); err == nil {
+		t.Error("a label beyond the classes is taken")
+	}
+}
+
+// The numbers are those of every machine; a build that fuses products and sums, or another logarithm, has others.
+func TestCurvesHaveTheSameBytesEverywhere(t *testing.T) {
+	if got, want := fmt.Sprintf("%x %x %x", exponential(-1), logarithm(10), logarithm(1e-3)), "0x1.78b56362cef38p-02 0x1.26bb1bbb55516p+01 -0x1.ba18a998fffap+02"; got != want {
+		t.Errorf("exponential and logarithms are %s; want %s", got, want)
+	}
+	rows, labels := make([]float32, 12*5), []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2}
+	r := rng.New(1, "rows")
+	for i := range rows {
+		rows[i] = float32(r.Uint64()>>40)/(1<<24) + float32(labels[i/5]*(i%5))/8
+	}
+	c, err := CurvesOf(rows, 5, labels, 3, "client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := seedOf(append(float32s(c.Own), float32s(c.Twin)...), "")
+	if got, want := fmt.Sprintf("%x", h), "35a18d20723bc852"; got != want {
+		t.Errorf("curves have the hash %s; want %s", got, want)
+	}
+}
+
+func float32s(c Curve) (out []float32) {
+	for _, v := range c {
+		out = append(out, float32(v))
+	}
+	return out
+}
+
+func TestExponentialAndLogarithm(t *testing.T) {
+	for x := -745.0; x <= 0; x += .0137 {
+		if got, want := exponential(x), math.Exp(x); math.Abs(got-want) > 1e-15*want+1e-300 {
+			t.Errorf("e^%v is %v; want %v", x, got, want)
+		}
+		y := math.Exp(x / 20)
+		for _, y := range []float64{y, 1 / y} {
+			if got, want := logarithm(y), math.Log(y); math.Abs(got-want) > 1e-15*max(1, math.Abs(want)) {
+				t.Errorf("ln %v is %v; want %v", y, got, want)
+			}
+		}
+	}
+	if exponential(0) != 1 || logarithm(1) != 0 {
+		t.Errorf("e^0 is %v and ln 1 is %v", exponential(0), logarithm(1))
+	}
+}
+
+func TestMeasuredImagesAreBounded(t *testing.T) {
+	tests := []struct {
+		name          string
+		classes, each int
+		first         int // images of the first class
+		images, held  int
+	}{
+		{"few", 10, 20, 20, 200, 10},
+		{"cells of two", 10, 2, 5, 0, 0},
+		{"many images", 10, 500, 500, 400, 10},
+		{"many classes", 1000, 20, 20, 400, 50},
+		{"one large class", 10, 5, 2000, 400, 10},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var labels []int
+			for y := range tt.classes {
+				n := tt.each
+				if y == 0 {
+					n = tt.first
+				}
+				labels = append(labels, slices.Repeat([]int{y}, n)...)
+			}
+			rows := make([]float32, len(labels))
+			for i := range rows {
+				rows[i] = float32(i)
+			}
+			got, kept := measured(rows, 1, labels, tt.classes, rng.New(1, "test"))
+			held := map[int]int{}
+			for i, y := range kept {
+				held[y]++
+				if labels[int(got[i])] != y {
+					t.Fatalf("row %v has the label %d; want %d", got[i], y, labels[int(got[i])])
+				}
+			}
+			if len(kept) != tt.images || len(held) != tt.held {
+				t.Errorf("%d images of %d classes are measured; want %d of %d", len(kept), len(held), tt.images, tt.held)
+			}
+			for y, n := range held {
+				if n < leastCell {
+					t.Errorf("class %d has %d images", y, n)
+				}
+			}
+		})
+	}
+}
+
+func TestCurvesCheck(t *testing.T) {
+	fine := Curves{}
+	fine.Own[3] = -32 * 6
+	if err := fine.Check(6); err != nil {
+		t.Error(err)
+	}
+	for _, v := range []float64{math.NaN(), math.Inf(-1), CurveStep, -32*6 - CurveStep, -CurveStep / 2} {
+		for _, of := range []func(*Curves) *Curve{func(c *Curves) *Curve { return &c.Own }, func(c *Curves) *Curve { return &c.Twin }} {
+			c := Curves{}
+			of(&c)[48] = v
+			if c.Check(6) == nil {
+				t.Errorf("%v is taken", v)
+			}
+		}
+	}
+	c := Curves{}
+	c.Own[0] = -32*MaxCurveImages - CurveStep
+	if c.Check(100000) == nil {
+		t.Error("a curve of more images than are measured is taken")
+	}
+}
+
+func BenchmarkCurvesOf(b *testing.B) {
+	for _, n := range []int{200, 400} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			rows, labels := someRows(rand.New(rand.NewPCG(1, 1)), n, 1280, 10)
+			for b.Loop() {
+				if _, err := CurvesOf(rows, 1280, labels, 10, ""); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -2,7 +2,7 @@
 // calibration points. Class means alone stop learning at about 100 images a client; scatter adds up over clients to the covariance within
 // classes, and calibration points, single images that take no part in means and scatter, tell how sure the classifier may be.
 //
-// The package is part of the program for small devices and depends on the standard library and pipeline/point alone.
+// The package is part of the program for small devices and depends on the standard library, models/rng and pipeline/point alone.
 package moments
 
 import (
@@ -39,14 +39,8 @@ type Within struct {
 // Of returns the class means of a client's rows, [n, k], with their counts as weights, and their scatter and points. Rows are
 // chosen for calibration by a hash of key and content, so that the choice is the client's alone and equal rows are not parted.
 func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Within, error) {
-	if k < 1 || len(rows) != len(labels)*k || len(labels) == 0 {
-		return nil, nil, fmt.Errorf("moments: %d numbers for %d labels of rows of %d; want %d and a label at least", len(rows), len(labels), k,
-			len(labels)*k)
-	}
-	for i, y := range labels {
-		if y < 0 || y >= c {
-			return nil, nil, fmt.Errorf("moments: label %d of row %d; allowed are 0 to %d", y, i, c-1)
-		}
+	if err := checkRows(rows, k, labels, c); err != nil {
+		return nil, nil, err
 	}
 	w := &Within{K: k}
 	var kept []int
@@ -88,6 +82,19 @@ func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Wi
 	w.Dof = len(kept) - means.N
 	w.scatter(rest)
 	return means, w, nil
+}
+
+func checkRows(rows []float32, k int, labels []int, c int) error {
+	if k < 1 || len(rows) != len(labels)*k || len(labels) == 0 {
+		return fmt.Errorf("moments: %d numbers for %d labels of rows of %d; want %d and a label at least", len(rows), len(labels), k,
+			len(labels)*k)
+	}
+	for i, y := range labels {
+		if y < 0 || y >= c {
+			return fmt.Errorf("moments: label %d of row %d; allowed are 0 to %d", y, i, c-1)
+		}
+	}
+	return nil
 }
 
 // Calibration marks the rows of a client that are calibration points, as many as asked for at most: those of the lowest hashes. Equal rows

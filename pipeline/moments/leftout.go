@@ -1,0 +1,227 @@
+package moments
+
+import (
+	"math"
+	"slices"
+)
+
+// Constants of the discriminant: the prior on the covariance in units of the width, and how much more class means err along the head's
+// directions than on average.
+const (
+	priorStrength = 10
+	caution       = 1.5
+	leastSpread   = 1e-3
+)
+
+// spread is rows as products of their parts, which is all that a discriminant of them takes: cost is by rows, not by features. Row i is
+// m0 + dm[label[i]] + r[i], where m0 is the mean, m0 + dm[c] the mean of class c and r the residual. Products are rounded before they are
+// added (float64(a*b)), so that every machine has the same numbers.
+type spread struct {
+	n, c, k, dof int
+	label        []int     // of n rows, among the c classes that are held
+	count        []float64 // [c]
+	rr           []float64 // [n, n], products of residuals
+	rm           []float64 // [n, c], of residuals with means
+	mm           []float64 // [c, c], of means
+}
+
+// newSpread returns the products of rows; nil where no class spreads.
+func newSpread(rows []float32, k int, labels []int) *spread {
+	held := slices.Clone(labels)
+	slices.Sort(held)
+	held = slices.Compact(held)
+	s := &spread{n: len(labels), c: len(held), k: k, dof: len(labels) - len(held), count: make([]float64, len(held))}
+	means, grand := make([]float64, s.c*k), make([]float64, k)
+	for i, y := range labels {
+		at, _ := slices.BinarySearch(held, y)
+		s.label = append(s.label, at)
+		s.count[at]++
+		for j, v := range rows[i*k : (i+1)*k] {
+			means[at*k+j] += float64(v)
+			grand[j] += float64(v)
+		}
+	}
+	for j := range means {
+		means[j] /= s.count[j/k]
+	}
+	r := make([]float64, s.n*k)
+	for i, at := range s.label {
+		for j, v := range rows[i*k : (i+1)*k] {
+			r[i*k+j] = float64(v) - means[at*k+j]
+		}
+	}
+	for j := range means {
+		means[j] -= grand[j%k] / float64(s.n)
+	}
+	s.rr, s.rm, s.mm = products(r, r, k), products(r, means, k), products(means, means, k)
+	if trace(s.rr, s.n) <= 0 || s.dof < 1 {
+		return nil
+	}
+	return s
+}
+
+// twin returns the products of rows with the same class means whose residuals are z [n, n] times the residuals over the root of their
+// degrees of freedom, centred in each class: draws of the scatter.
+func (s *spread) twin(z []float64) *spread {
+	n := s.n
+	mean := make([]float64, s.c*n)
+	for i, y := range s.label {
+		for j, v := range z[i*n : (i+1)*n] {
+			mean[y*n+j] += v / s.count[y]
+		}
+	}
+	root := math.Sqrt(float64(s.dof))
+	a := make([]float64, n*n)
+	for i, y := range s.label {
+		for j, v := range z[i*n : (i+1)*n] {
+			a[i*n+j] = (v - mean[y*n+j]) / root
+		}
+	}
+	out := *s
+	out.rr = products(products(a, s.rr, n), a, n) // rr is symmetric
+	out.rm = products(a, transposed(s.rm, n, s.c), n)
+	return &out
+}
+
+// leftOut returns the curve of the rows, each judged by the discriminant whose mean of its class is without it. The covariance is the
+// scatter drawn towards the identity, W = (nu size I + R'R)/(nu + dof); with Q = I + RR'/(nu size), Woodbury's identity makes of products
+// of a and b through W's inverse those of the parts: (R, R) is scale Q^-1 RR', (R, M) is scale Q^-1 RM'.
+func (s *spread) leftOut(grid *[Temperatures]float64) (out Curve) {
+	n, c := s.n, s.c
+	d, dof := float64(s.k), float64(s.dof)
+	tau := priorStrength * trace(s.rr, n) / dof // nu size
+	scale := (float64(priorStrength*d) + dof) / tau
+	q := make([]float64, n*n)
+	for i, v := range s.rr {
+		q[i] = v / tau
+	}
+	for i := range n {
+		q[i*n+i]++
+	}
+	root := inverseRoot(q, n)                                // Q^-1 = root'root
+	half := products(root, transposed(s.rm, n, c), n)        // [n, c]
+	halfT := transposed(half, n, c)                          // [c, n]
+	rm := products(transposed(root, n, n), halfT, n)         // [n, c], over scale
+	mm, low := slices.Clone(s.mm), products(halfT, halfT, n) // [c, c]
+	for i, v := range low {
+		mm[i] = scale * (mm[i] - v/tau)
+	}
+	rr := make([]float64, n) // the diagonal alone
+	var noise float64
+	for i := range n {
+		var inner float64
+		for j := i; j < n; j++ {
+			inner += float64(root[j*n+i] * root[j*n+i])
+		}
+		rr[i] = scale * tau * (1 - inner)
+		noise += rr[i] / d / dof
+	}
+	var between float64
+	for y := range c {
+		between += (mm[y*c+y]/d - noise/s.count[y]) / float64(c)
+	}
+	n0 := caution * noise / max(between, leastSpread)
+	logit := make([]float64, c)
+	for i, own := range s.label {
+		for y := range c {
+			m, cross, norm := s.count[y], mm[own*c+y]+float64(scale*rm[i*c+y]), mm[y*c+y]
+			if y == own { // the class mean is a m - b x
+				a, b := m/(m-1), 1/(m-1)
+				xx := norm + 2*float64(scale*rm[i*c+y]) + rr[i]
+				cross, norm = float64(a*cross)-float64(b*xx), float64(a*a*norm)-float64(2*a*b*cross)+float64(b*b*xx)
+				m--
+			}
+			shrink := m / (m + n0)
+			logit[y] = float64(shrink*cross) - float64(.5*shrink*shrink*norm)
+		}
+		addLikelihood(&out, grid, logit, own)
+	}
+	return out
+}
+
+// addLikelihood adds the log-likelihood of one row's class at each temperature.
+func addLikelihood(to *Curve, grid *[Temperatures]float64, logit []float64, own int) {
+	top := slices.Max(logit)
+	for i, t := range grid {
+		var sum float64
+		for _, v := range logit {
+			sum += exponential((v - top) / t)
+		}
+		to[i] += max((logit[own]-top)/t-logarithm(sum), LeastLikelihood)
+	}
+}
+
+// products returns a b', [n, m], of a, [n, k], and b, [m, k].
+func products(a, b []float64, k int) []float64 {
+	n, m := len(a)/k, len(b)/k
+	out := make([]float64, n*m)
+	for i := range n {
+		for j := range m {
+			out[i*m+j] = dot(a[i*k:(i+1)*k], b[j*k:(j+1)*k])
+		}
+	}
+	return out
+}
+
+func dot(a, b []float64) float64 {
+	b = b[:len(a)]
+	var s0, s1, s2, s3 float64
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		s0 += float64(a[i] * b[i])
+		s1 += float64(a[i+1] * b[i+1])
+		s2 += float64(a[i+2] * b[i+2])
+		s3 += float64(a[i+3] * b[i+3])
+	}
+	for ; i < len(a); i++ {
+		s0 += float64(a[i] * b[i])
+	}
+	return (s0 + s1) + (s2 + s3)
+}
+
+func transposed(a []float64, n, m int) []float64 {
+	out := make([]float64, n*m)
+	for i := range n {
+		for j := range m {
+			out[j*n+i] = a[i*m+j]
+		}
+	}
+	return out
+}
+
+func trace(a []float64, n int) (t float64) {
+	for i := range n {
+		t += a[i*n+i]
+	}
+	return t
+}
+
+// inverseRoot returns the inverse of the lower Cholesky factor of q, [n, n], whose eigenvalues are 1 at least.
+func inverseRoot(q []float64, n int) []float64 {
+	l := make([]float64, n*n)
+	for i := range n {
+		for j := range i + 1 {
+			v := q[i*n+j] - dot(l[i*n:i*n+j], l[j*n:j*n+j])
+			if i == j {
+				l[i*n+i] = math.Sqrt(v)
+			} else {
+				l[i*n+j] = v / l[j*n+j]
+			}
+		}
+	}
+	out := make([]float64, n*n)
+	for i := range n {
+		row := out[i*n : (i+1)*n]
+		for j := range i {
+			f := l[i*n+j]
+			for at, v := range out[j*n : j*n+j+1] {
+				row[at] -= float64(f * v)
+			}
+		}
+		row[i] = 1
+		for at := range i + 1 {
+			row[at] /= l[i*n+i]
+		}
+	}
+	return out
+}
