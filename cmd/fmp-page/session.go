@@ -399,12 +399,10 @@ func (s *session) leaving(data []byte) (*leaving, error) {
 	p := u.Points
 	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round, Model: u.Model, Precision: u.Precision,
 		Images: u.N, Features: p.Dx}
-	width := p.Dx + p.C
 	var points [][]float32
 	for i := range p.N {
-		z := p.Z[i*width : (i+1)*width]
-		points = append(points, z[:p.Dx])
-		l.Points = append(l.Points, row{Class: largest(z[p.Dx:]), Images: p.W[i]})
+		points = append(points, p.Features(i))
+		l.Points = append(l.Points, row{Class: largest(p.Row(i)[p.Dx:]), Images: p.W[i]})
 	}
 	if w := u.Within; w != nil {
 		for i, y := range w.Labels {

@@ -26,7 +26,7 @@ func oneClass(s, dx, c, n int) *Upload {
 	return u
 }
 
-// asBefore returns the message of an upload whose labels are sent in Z, as all were before ClassesFormat.
+// asBefore returns the message of an upload whose labels are sent in Z, as those of several classes are.
 func asBefore(t *testing.T, u *Upload) []byte {
 	t.Helper()
 	s := u.Points
@@ -143,7 +143,13 @@ func TestClassesRefused(t *testing.T) {
 
 // calibrated is an upload of class means with so many calibration points.
 func calibrated(points int) *Upload {
-	u := oneClass(5, 4, 3, 20)
+	u := oneClass(3, 4, 3, 20)
+	for i := range u.Points.W { // one mean a class
+		label := u.Points.Row(i)[4:]
+		clear(label)
+		label[i] = 1
+		u.Points.W[i] = float32(6 + i%2*2)
+	}
 	all := drawn(points, 4, 3, 1).Points
 	u.Calibration = &point.Set{N: points, Dx: 4, C: 3, W: make([]float32, points)}
 	for i := range points {
@@ -189,10 +195,15 @@ func TestCalibrationPoints(t *testing.T) {
 
 // TestCalibrationRefused: no message has too many calibration points, none, means of no mass, or points of several classes.
 func TestCalibrationRefused(t *testing.T) {
-	for field, change := range map[string]func(m *uploadpb.Upload, masses []float32){
-		"calibration": func(m *uploadpb.Upload, masses []float32) { masses[5], masses[6] = 1, 1; masses[0] -= 2 },
-		"masses[1]":   func(m *uploadpb.Upload, masses []float32) { masses[0], masses[1] = masses[0]+masses[1], 0 },
-		"masses":      func(m *uploadpb.Upload, masses []float32) { clear(masses) },
+	for field, change := range map[string]func(*uploadpb.Upload){
+		"calibration_classes":             func(m *uploadpb.Upload) { m.CalibrationClasses = make([]uint32, MaxCalibration+1) },
+		"calibration_classes[1]":          func(m *uploadpb.Upload) { m.CalibrationClasses[1] = 3 },
+		"calibration":                     func(m *uploadpb.Upload) { m.CalibrationClasses = nil },
+		"calibration.dims":                func(m *uploadpb.Upload) { m.CalibrationClasses = m.CalibrationClasses[1:] },
+		"calibration[0]":                  func(m *uploadpb.Upload) { copy(m.Calibration.RawData, []byte{0, 0, 128, 127}) },
+		"points[1]":                       func(m *uploadpb.Upload) { m.PointClasses[1] = m.PointClasses[0] },
+		"scatter, calibration and curves": func(m *uploadpb.Upload) { m.Format = Format },
+		"scatter":                         func(m *uploadpb.Upload) { m.Scatter = m.Masses },
 	} {
 		data, err := calibrated(2).Encode()
 		if err != nil {
@@ -202,15 +213,11 @@ func TestCalibrationRefused(t *testing.T) {
 		if err := proto.Unmarshal(data, &m); err != nil {
 			t.Fatal(err)
 		}
-		masses, err := numbers("masses", m.Masses)
-		if err != nil {
-			t.Fatal(err)
+		change(&m)
+		if m.Format == Format {
+			m.PointClasses = nil
+			m.Points, _ = serde.TensorToProto("points", onnx.NewTensor(make([]float32, 3*7), 3, 7))
 		}
-		masses[0] += 2 // room for the changes
-		masses[1] -= 2
-		masses[0], masses[1] = masses[0]+masses[1]-1, 1
-		change(&m, masses)
-		m.Masses, _ = serde.TensorToProto("masses", onnx.NewTensor(masses, len(masses)))
 		m.Checksum = checksum(&m)
 		if data, err = proto.Marshal(&m); err != nil {
 			t.Fatal(err)
@@ -221,17 +228,13 @@ func TestCalibrationRefused(t *testing.T) {
 			t.Errorf("%s: got %v", field, err)
 		}
 	}
-	for name, u := range map[string]*Upload{"too many": calibrated(MaxCalibration + 1), "of several classes": drawn(5, 4, 3, 20),
-		"of other coordinates": calibrated(2)} {
-		switch name {
-		case "of several classes":
-			u.Calibration = calibrated(2).Calibration
-		case "of other coordinates":
-			u.Calibration.Dx, u.Calibration.Z = 2, u.Calibration.Z[:4]
-		}
+	several, narrow := drawn(5, 4, 3, 20), calibrated(2)
+	several.Calibration = calibrated(2).Calibration
+	narrow.Calibration.Dx, narrow.Calibration.Z = 2, narrow.Calibration.Z[:4]
+	for field, u := range map[string]*Upload{"calibration_classes": calibrated(MaxCalibration + 1), "points": several, "calibration": narrow} {
 		var f *FieldError
-		if _, err := u.Encode(); !errors.As(err, &f) || f.Field != "calibration" {
-			t.Errorf("%s: %v", name, err)
+		if _, err := u.Encode(); !errors.As(err, &f) || f.Field != field {
+			t.Errorf("%s: %v", field, err)
 		}
 	}
 }

@@ -28,13 +28,11 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Formats of the message: Format of points, ClassesFormat of points with one class each, which is sent as its number, MomentsFormat of
-// uploads with scatter and calibration points, CalibratedFormat of points with one class each and calibration points.
+// Formats of the message: Format of points with labels, StatisticsFormat of points of one class each, which is sent as its number: class
+// means, beside which scatter, calibration points and curves may come.
 const (
 	Format           = 1
-	MomentsFormat    = 3
-	ClassesFormat    = 4
-	CalibratedFormat = 5
+	StatisticsFormat = 3
 )
 
 // Bounds on an upload.
@@ -93,6 +91,8 @@ type Upload struct {
 	// Calibration, of an upload of class means, are calibration points: single images, in the coordinates of the means, that take no part in
 	// these and are not in N. Each has a class and the weight 0. Nil where there are none.
 	Calibration *point.Set
+	// Curves, of class means and moments, are measured by the client of its images; nil where they are not sent.
+	Curves *moments.Curves
 }
 
 // ToSet returns the upload's points with their masses as weights. It shares memory with the upload.
@@ -162,7 +162,7 @@ func (u *Upload) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &uploadpb.Upload{Format: u.format(classes), PointClasses: classes, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N),
+	m := &uploadpb.Upload{Format: Format, PointClasses: classes, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N),
 		Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
 	if err := u.encodePoints(m, s, classes); err != nil {
 		return nil, err
@@ -170,8 +170,9 @@ func (u *Upload) Encode() ([]byte, error) {
 	if m.Masses, err = serde.TensorToProto("masses", onnx.NewTensor(s.W, s.N)); err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
 	}
-	if u.Within != nil {
-		if err := u.encodeWithin(m); err != nil {
+	if classes != nil {
+		m.Format = StatisticsFormat
+		if err := u.encodeStatistics(m); err != nil {
 			return nil, err
 		}
 	}
@@ -304,7 +305,7 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	}
 	u := &Upload{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model), N: int(m.N)}
 	s, d := int(m.Size), int(m.Dx)
-	if !byNumber(m.Format) {
+	if m.Format == Format {
 		d += int(m.Classes)
 	}
 	if err := u.matches(want, int(m.Dx), int(m.Classes), s); err != nil {
@@ -318,7 +319,7 @@ func decode(data []byte, want Expect) (*Upload, error) {
 		return nil, err
 	}
 	scaled := onnx.DType(m.Points.DataType) == onnx.Int8
-	scaleShape, err := checkScale(m.Scale, scaled, s)
+	scaleShape, err := checkScale(m.Scale, scaled, s, m.Format == Format)
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +327,7 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkWithin(&m); err != nil {
+	if err := checkStatistics(&m); err != nil {
 		return nil, err
 	}
 	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
@@ -340,22 +341,17 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err := u.check(labels, masses); err != nil {
 		return nil, err
 	}
-	if m.Format == CalibratedFormat {
-		if err := u.part(); err != nil {
-			return nil, err
-		}
-	}
 	if s*(u.Points.Dx+u.Points.C) <= point.MostDense {
 		u.Points = u.Points.Dense()
 	}
 	if u.Precision != Single && classes == nil {
 		ontoSimplex(u.Points)
 	}
-	if m.Format == MomentsFormat {
-		return u, u.decodeWithin(&m)
-	}
 	u.Points = u.Points.Compact()
-	return u, nil
+	if m.Format == Format {
+		return u, nil
+	}
+	return u, u.decodeStatistics(&m)
 }
 
 // unmarshal reads a message and checks its numbers against their bounds.
@@ -363,9 +359,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 	if err := message.Unmarshal(data, m, 0); err != nil {
 		return fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
-	if m.Format != Format && m.Format != MomentsFormat && !byNumber(m.Format) {
-		return refuse("format", m.Format, "%d, %d, %d and %d; use programs of one release on both sides", Format, MomentsFormat, ClassesFormat,
-			CalibratedFormat)
+	if m.Format != Format && m.Format != StatisticsFormat {
+		return refuse("format", m.Format, "%d and %d; use programs of one release on both sides", Format, StatisticsFormat)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
@@ -482,8 +477,8 @@ func brief(dims []int64) any {
 	return dims
 }
 
-// checkScale returns the scale's shape, one of three, or nil if the scale is rightly absent; any other is an error.
-func checkScale(p *onnxpb.TensorProto, wanted bool, s int) ([]int, error) {
+// checkScale returns the scale's shape, one of three, or of two without labels, or nil if the scale is rightly absent; any other is an error.
+func checkScale(p *onnxpb.TensorProto, wanted bool, s int, labels bool) ([]int, error) {
 	if !wanted {
 		if p != nil {
 			return nil, refuse("scale", "given", "none, as the points are not int8")
@@ -495,7 +490,7 @@ func checkScale(p *onnxpb.TensorProto, wanted bool, s int) ([]int, error) {
 	}
 	shape := []int{1}
 	switch {
-	case len(p.Dims) == 2:
+	case len(p.Dims) == 2 && labels:
 		shape = []int{s, 2}
 	case len(p.Dims) == 1 && p.Dims[0] != 1:
 		shape = []int{s}
@@ -646,7 +641,7 @@ func checksum(m *uploadpb.Upload) []byte {
 	text(h, m.Model)
 	number(h, m.N, uint64(m.Dx), uint64(m.Classes), uint64(m.Size))
 	tensors := []*onnxpb.TensorProto{m.Points, m.Scale, m.Masses}
-	if m.Format == MomentsFormat {
+	if m.Format == StatisticsFormat {
 		tensors = append(tensors, m.Scatter, m.ScatterScale, m.Calibration)
 	}
 	for _, t := range tensors {
@@ -660,12 +655,14 @@ func checksum(m *uploadpb.Upload) []byte {
 		}
 		text(h, t.RawData)
 	}
-	if m.Format == MomentsFormat {
-		number(h, m.Dof)
-		indices(h, m.CalibrationClasses)
-	}
-	if byNumber(m.Format) {
-		indices(h, m.PointClasses)
+	if m.Format == StatisticsFormat {
+		if m.Dof != nil { // 0 where there is none
+			number(h, 1)
+		}
+		number(h, m.GetDof())
+		for _, list := range [][]uint32{m.CalibrationClasses, m.PointClasses, m.OwnCurve, m.TwinCurve} {
+			whole(h, list)
+		}
 	}
 	return h.Sum(nil)
 }
@@ -676,10 +673,10 @@ func number(h hash.Hash, values ...uint64) {
 	}
 }
 
-func indices(h hash.Hash, classes []uint32) {
-	number(h, uint64(len(classes)))
-	for _, y := range classes {
-		number(h, uint64(y))
+func whole(h hash.Hash, numbers []uint32) {
+	number(h, uint64(len(numbers)))
+	for _, v := range numbers {
+		number(h, uint64(v))
 	}
 }
 

@@ -24,11 +24,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Upload is a client's fictitious points and their masses. Package federate states the bounds of every field,
-// and what the checksum covers.
+// Upload is a client's statistics or points, with their masses. Package federate states the bounds of every field, and what the checksum
+// covers.
 type Upload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version of this format: 1; 3 with moments; 4 with the points' classes by their numbers; 5 as 4, with calibration points.
+	// The version of this format: 1 of points with labels, 3 of points of one class each, class means, with all that may come beside them.
 	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
 	// The round of the federation, counted from 0.
 	Round uint64 `protobuf:"varint,2,opt,name=round,proto3" json:"round,omitempty"`
@@ -42,27 +42,29 @@ type Upload struct {
 	Dx      uint32 `protobuf:"varint,6,opt,name=dx,proto3" json:"dx,omitempty"`
 	Classes uint32 `protobuf:"varint,7,opt,name=classes,proto3" json:"classes,omitempty"`
 	Size    uint32 `protobuf:"varint,8,opt,name=size,proto3" json:"size,omitempty"`
-	// [size, dx+classes], in formats 4 and 5 [size, dx]: float32, float16 or int8, in raw_data.
+	// Format 1: [size, dx+classes]; 3: [size, dx]; float32, float16 or int8, in raw_data.
 	Points *onnxpb.TensorProto `protobuf:"bytes,9,opt,name=points,proto3" json:"points,omitempty"`
-	// float32, for int8 points only: [1] one scale for all, [size] one a point, or [size, 2] one for a point's
-	// features and one for its label.
+	// float32, for int8 points only: [1] one scale for all, [size] one a point, or, in format 1, [size, 2] one for a point's features and one
+	// for its label.
 	Scale *onnxpb.TensorProto `protobuf:"bytes,10,opt,name=scale,proto3" json:"scale,omitempty"`
-	// [size]: float32 or float16, in raw_data. In format 5 the last points, 1 to 100 of mass 0, are calibration points.
+	// [size]: float32 or float16, in raw_data.
 	Masses *onnxpb.TensorProto `protobuf:"bytes,11,opt,name=masses,proto3" json:"masses,omitempty"`
 	// sha256 of the other fields: 32 bytes.
 	Checksum []byte `protobuf:"bytes,12,opt,name=checksum,proto3" json:"checksum,omitempty"`
-	// Of an upload of moments (format 3), whose points are class means: their scatter within the client's classes, the upper triangle row by
-	// row [dx (dx+1)/2] or a factor of it [rank, dx], float32, float16 or int8, in raw_data; and its scale, float32, for int8 only: [dx] or
-	// [rank].
+	// The fields from here on are those of format 3. Scatter of the images within the client's classes, the upper triangle row by row
+	// [dx (dx+1)/2] or a factor of it [rank, dx], float32, float16 or int8, in raw_data; and its scale, float32, for int8 only: [dx] or [rank].
 	Scatter      *onnxpb.TensorProto `protobuf:"bytes,13,opt,name=scatter,proto3" json:"scatter,omitempty"`
 	ScatterScale *onnxpb.TensorProto `protobuf:"bytes,14,opt,name=scatter_scale,json=scatterScale,proto3" json:"scatter_scale,omitempty"`
-	// Degrees of freedom of the scatter.
-	Dof uint64 `protobuf:"varint,15,opt,name=dof,proto3" json:"dof,omitempty"`
+	// Degrees of freedom of the scatter; there where the rows are moments, of length 1 at most, also where it is 0 and there is no scatter.
+	Dof *uint64 `protobuf:"varint,15,opt,name=dof,proto3,oneof" json:"dof,omitempty"`
 	// Calibration points [k, dx], float32 or float16, in raw_data, and their classes; n does not count them.
 	Calibration        *onnxpb.TensorProto `protobuf:"bytes,16,opt,name=calibration,proto3" json:"calibration,omitempty"`
 	CalibrationClasses []uint32            `protobuf:"varint,17,rep,packed,name=calibration_classes,json=calibrationClasses,proto3" json:"calibration_classes,omitempty"`
-	// In formats 4 and 5 the class of each point, which has no other label.
-	PointClasses  []uint32 `protobuf:"varint,18,rep,packed,name=point_classes,json=pointClasses,proto3" json:"point_classes,omitempty"`
+	// The class of each point.
+	PointClasses []uint32 `protobuf:"varint,18,rep,packed,name=point_classes,json=pointClasses,proto3" json:"point_classes,omitempty"`
+	// Curves of the client's own images and of their twins at 49 temperatures, less the log-likelihood in 1/1024 nat; both or neither.
+	OwnCurve      []uint32 `protobuf:"varint,19,rep,packed,name=own_curve,json=ownCurve,proto3" json:"own_curve,omitempty"`
+	TwinCurve     []uint32 `protobuf:"varint,20,rep,packed,name=twin_curve,json=twinCurve,proto3" json:"twin_curve,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -196,8 +198,8 @@ func (x *Upload) GetScatterScale() *onnxpb.TensorProto {
 }
 
 func (x *Upload) GetDof() uint64 {
-	if x != nil {
-		return x.Dof
+	if x != nil && x.Dof != nil {
+		return *x.Dof
 	}
 	return 0
 }
@@ -223,8 +225,22 @@ func (x *Upload) GetPointClasses() []uint32 {
 	return nil
 }
 
-// Release is a client's message of a private round: class sums in whole numbers (package privacy), with noise where the client adds it, or,
-// where two servers do, a share of them (package prio). It states no number of images.
+func (x *Upload) GetOwnCurve() []uint32 {
+	if x != nil {
+		return x.OwnCurve
+	}
+	return nil
+}
+
+func (x *Upload) GetTwinCurve() []uint32 {
+	if x != nil {
+		return x.TwinCurve
+	}
+	return nil
+}
+
+// Release is a client's message of a private round: class sums in whole numbers (package privacy), with noise where the client adds it, or, where two
+// servers do, a share of them (package prio). It states no number of images.
 type Release struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of this format: 2, so that neither message is taken for the other.
@@ -246,8 +262,8 @@ type Release struct {
 	Points   uint32  `protobuf:"varint,13,opt,name=points,proto3" json:"points,omitempty"`
 	// sha256 of the other fields: 32 bytes.
 	Checksum []byte `protobuf:"bytes,14,opt,name=checksum,proto3" json:"checksum,omitempty"`
-	// In place of values where noise is two-servers: which of the two the share is for, 0 the leader and 1 the helper; the nonce (16 bytes)
-	// and the public part that the two messages have in common; and the share.
+	// In place of values where noise is two-servers: which of the two the share is for, 0 the leader and 1 the helper; the nonce (16 bytes) and the public part
+	// that the two messages have in common; and the share.
 	Server        uint32 `protobuf:"varint,15,opt,name=server,proto3" json:"server,omitempty"`
 	Nonce         []byte `protobuf:"bytes,16,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	PublicShare   []byte `protobuf:"bytes,17,opt,name=public_share,json=publicShare,proto3" json:"public_share,omitempty"`
@@ -416,7 +432,7 @@ var File_pipeline_federate_uploadpb_upload_proto protoreflect.FileDescriptor
 
 const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\n" +
-	"'pipeline/federate/uploadpb/upload.proto\x12\ffmp.federate\x1a\x16onnx/onnxpb/onnx.proto\"\xe5\x04\n" +
+	"'pipeline/federate/uploadpb/upload.proto\x12\ffmp.federate\x1a\x16onnx/onnxpb/onnx.proto\"\xae\x05\n" +
 	"\x06Upload\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +
@@ -432,11 +448,15 @@ const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\x06masses\x18\v \x01(\v2\x15.fmp.onnx.TensorProtoR\x06masses\x12\x1a\n" +
 	"\bchecksum\x18\f \x01(\fR\bchecksum\x12/\n" +
 	"\ascatter\x18\r \x01(\v2\x15.fmp.onnx.TensorProtoR\ascatter\x12:\n" +
-	"\rscatter_scale\x18\x0e \x01(\v2\x15.fmp.onnx.TensorProtoR\fscatterScale\x12\x10\n" +
-	"\x03dof\x18\x0f \x01(\x04R\x03dof\x127\n" +
+	"\rscatter_scale\x18\x0e \x01(\v2\x15.fmp.onnx.TensorProtoR\fscatterScale\x12\x15\n" +
+	"\x03dof\x18\x0f \x01(\x04H\x00R\x03dof\x88\x01\x01\x127\n" +
 	"\vcalibration\x18\x10 \x01(\v2\x15.fmp.onnx.TensorProtoR\vcalibration\x12/\n" +
 	"\x13calibration_classes\x18\x11 \x03(\rR\x12calibrationClasses\x12#\n" +
-	"\rpoint_classes\x18\x12 \x03(\rR\fpointClasses\"\xd5\x03\n" +
+	"\rpoint_classes\x18\x12 \x03(\rR\fpointClasses\x12\x1b\n" +
+	"\town_curve\x18\x13 \x03(\rR\bownCurve\x12\x1d\n" +
+	"\n" +
+	"twin_curve\x18\x14 \x03(\rR\ttwinCurveB\x06\n" +
+	"\x04_dof\"\xd5\x03\n" +
 	"\aRelease\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +
@@ -496,12 +516,12 @@ func file_pipeline_federate_uploadpb_upload_proto_init() {
 	if File_pipeline_federate_uploadpb_upload_proto != nil {
 		return
 	}
+	file_pipeline_federate_uploadpb_upload_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_federate_uploadpb_upload_proto_rawDesc),
-				len(file_pipeline_federate_uploadpb_upload_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_federate_uploadpb_upload_proto_rawDesc), len(file_pipeline_federate_uploadpb_upload_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   2,
 			NumExtensions: 0,

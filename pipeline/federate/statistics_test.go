@@ -31,7 +31,12 @@ func withMoments(t testing.TB, n int, p Precision) *Upload {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Upload{Round: 2, Client: "a", Model: strings.Repeat("ab", 32), N: int(means.Mass()), Points: means, Within: w, Precision: p}
+	curves, err := moments.CurvesOf(x, k, y, c, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Upload{Round: 2, Client: "a", Model: strings.Repeat("ab", 32), N: int(means.Mass()), Points: means, Within: w, Curves: curves,
+		Precision: p}
 }
 
 // TestMomentsRoundTrip: in each precision, with the scatter and with a factor of it, numbers come back within its rounding, and the
@@ -50,6 +55,9 @@ func TestMomentsRoundTrip(t *testing.T) {
 			back, err := Decode(data, Expect{Model: u.Model, Dx: 6, C: 3})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if (u.Curves != nil) != (n == 40) || !cmp.Equal(u.Curves, back.Curves) {
+				t.Errorf("%s, %d rows: curves %v, were %v", p, n, back.Curves, u.Curves)
 			}
 			top := u.Within.Trace()
 			for i, v := range u.Within.Data {
@@ -79,24 +87,31 @@ func TestMomentsRefused(t *testing.T) {
 		spoil func(*uploadpb.Upload)
 		want  string
 	}{
-		"format 1 with scatter": {40, func(m *uploadpb.Upload) { m.Format = 1 }, "scatter"},
-		"dof above n":           {40, func(m *uploadpb.Upload) { m.Dof = m.N + 1 }, "dof"},
-		"no scatter":            {40, func(m *uploadpb.Upload) { m.Scatter = nil }, "scatter"},
-		"scatter of no dof":     {40, func(m *uploadpb.Upload) { m.Dof = 0 }, "scatter"},
-		"dims":                  {40, func(m *uploadpb.Upload) { m.Scatter.Dims[0]++ }, "scatter.dims"},
-		"rank":                  {6, func(m *uploadpb.Upload) { m.Scatter.Dims[0] = 7 }, "scatter.dims"},
-		"another type":          {40, func(m *uploadpb.Upload) { m.Scatter.DataType = 1 }, "scatter"},
-		"scale":                 {40, func(m *uploadpb.Upload) { m.ScatterScale = nil }, "scatter_scale"},
-		"huge scale":            {40, func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 75}) }, "scatter"},
-		"infinite scale":        {40, func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 127}) }, "finite"},
-		"classes":               {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 3 }, "calibration point"},
-		"huge class":            {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 1 << 31 }, "calibration point"},
-		"points without class":  {40, func(m *uploadpb.Upload) { m.CalibrationClasses = nil }, "calibration"},
-		"classes alone":         {40, func(m *uploadpb.Upload) { m.Calibration = nil }, "calibration"},
-		"many":                  {40, func(m *uploadpb.Upload) { m.CalibrationClasses = make([]uint32, 11) }, "calibration"},
+		"dof above n":          {40, func(m *uploadpb.Upload) { m.Dof = proto.Uint64(m.N + 1) }, "dof"},
+		"no scatter":           {40, func(m *uploadpb.Upload) { m.Scatter = nil }, "scatter"},
+		"scatter of no dof":    {40, func(m *uploadpb.Upload) { m.Dof = proto.Uint64(0) }, "scatter"},
+		"dims":                 {40, func(m *uploadpb.Upload) { m.Scatter.Dims[0]++ }, "scatter.dims"},
+		"rank":                 {6, func(m *uploadpb.Upload) { m.Scatter.Dims[0] = 7 }, "scatter.dims"},
+		"another type":         {40, func(m *uploadpb.Upload) { m.Scatter.DataType = 1 }, "scatter"},
+		"scale":                {40, func(m *uploadpb.Upload) { m.ScatterScale = nil }, "scatter_scale"},
+		"huge scale":           {40, func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 75}) }, "scatter"},
+		"infinite scale":       {40, func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 127}) }, "finite"},
+		"classes":              {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 3 }, "calibration_classes[0]"},
+		"huge class":           {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 1 << 31 }, "calibration_classes[0]"},
+		"points without class": {40, func(m *uploadpb.Upload) { m.CalibrationClasses = nil }, "calibration"},
+		"classes alone":        {40, func(m *uploadpb.Upload) { m.Calibration = nil }, "calibration"},
+		"a curve short":        {40, func(m *uploadpb.Upload) { m.OwnCurve, m.TwinCurve = m.OwnCurve[1:], m.TwinCurve[1:] }, "own_curve"},
+		"one curve":            {40, func(m *uploadpb.Upload) { m.TwinCurve = nil }, "twin_curve"},
+		"the other curve":      {40, func(m *uploadpb.Upload) { m.OwnCurve = nil }, "twin_curve"},
+		"curve beyond bounds":  {40, func(m *uploadpb.Upload) { m.TwinCurve[48] = 32*1024*40 + 1 }, "twin curve"},
+		"curve of few images": {6, func(m *uploadpb.Upload) {
+			m.OwnCurve, m.TwinCurve = make([]uint32, 49), make([]uint32, 49)
+			m.OwnCurve[2] = 1 << 31
+		}, "own curve"},
+		"many": {40, func(m *uploadpb.Upload) { m.CalibrationClasses = make([]uint32, 11) }, "calibration"},
 		"long mean": {40, func(m *uploadpb.Upload) {
 			for i := range 3 {
-				copy(m.Scale.RawData[8*i:], []byte{0, 0, 128, 63})
+				copy(m.Scale.RawData[4*i:], []byte{0, 0, 128, 63})
 			}
 		}, "length"},
 	} {
@@ -124,7 +139,8 @@ func TestMomentsRefused(t *testing.T) {
 	}
 	for _, spoil := range []func(*uploadpb.Upload){
 		func(m *uploadpb.Upload) { m.Scatter.RawData[0] ^= 1 }, func(m *uploadpb.Upload) { m.Calibration.RawData[0] ^= 1 },
-		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 }, func(m *uploadpb.Upload) { m.Dof-- },
+		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 }, func(m *uploadpb.Upload) { *m.Dof-- }, func(m *uploadpb.Upload) { m.OwnCurve[3]++ },
+		func(m *uploadpb.Upload) { m.TwinCurve[3]++ },
 	} {
 		var m uploadpb.Upload
 		if err := proto.Unmarshal(data, &m); err != nil {
