@@ -343,7 +343,7 @@ func (k *Tools) classMeans(ctx context.Context, b *task.Bank) (*point.Set, error
 func (d *Data) known(c Config, moments bool) (*rival.Corpus, error) {
 	methods, err := c.methods()
 	if err != nil || d.Corpus == nil || !slices.ContainsFunc(methods, func(m rival.Method) bool {
-		return m.Info().NeedsCorpus || moments && m.Info().Name == "FMP"
+		return m.Info().NeedsCorpus || m.Info().ReadsCorpus || moments && m.Info().Name == "FMP"
 	}) {
 		return nil, err
 	}
@@ -386,7 +386,7 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 		Calibration: by, Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples,
 		Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
 		NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
-		Corpus: k.known, Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream,
+		Corpus: k.known, Named: !c.OpenScope(), Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream,
 		Threads: threads,
 	}
 	methods, err := c.methods()
@@ -454,7 +454,7 @@ func cellSettings(c Config, cell Cell, tuned *Tuned) (rival.Method, rival.Settin
 	}
 	info := m.Info()
 	s, err := info.Raw(c.settings())
-	if err != nil || cell.Protocol != "tuned" {
+	if err != nil || cell.Protocol != "tuned" || info.Calibrated {
 		return m, s, nil, err
 	}
 	choice, err := tuned.choice(cell.Partition, cell.Method)
@@ -471,7 +471,7 @@ func (r *running) scoreIn(ctx context.Context, g *group, t *rival.Task, cell Cel
 	if err != nil {
 		return nil, err
 	}
-	if cell.Protocol != protocolCalibrated || m.Info().Conjugate { // FMP calibrates itself
+	if cell.Protocol != protocolCalibrated || m.Info().Conjugate || m.Info().Calibrated { // FMP calibrates itself
 		return r.score(ctx, t, r.test, cell, g.partition, applied{m, s, choice})
 	}
 	c, err := g.calibrate(func() (*calibrated, error) {
@@ -516,7 +516,7 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 	out.Scores, out.BySamples, out.Coverage, out.Shifted, out.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted,
 		scored.Membership
 	out.Absent = scored.Absent
-	if r.Scores.Hindsight && (choice != nil || cell.Protocol == protocolCalibrated) && info.Follows == "" {
+	if r.Scores.Hindsight && (choice != nil || cell.Protocol == protocolCalibrated || info.Calibrated) && info.Follows == "" {
 		best, _, err := rival.Tune(ctx, m, []rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}}, r.settings(), nil)
 		if err != nil {
 			return nil, fmt.Errorf("in hindsight: %w", err)

@@ -141,6 +141,9 @@ func (r *running) newTuning() (*tuning, error) {
 	u := &tuning{running: r, partitions: r.Partitions(), count: newCounter("tuning", r.progress)}
 	for _, m := range all {
 		info := m.Info()
+		if info.Calibrated {
+			continue
+		}
 		if slices.ContainsFunc(all, func(o rival.Method) bool { return o.Info().Name == info.Follows }) {
 			u.followers = append(u.followers, info)
 		} else {

@@ -16,6 +16,7 @@ var registry = []Method{
 	fmpLaplace,
 	fmpJoint,
 	fmpISAB,
+	fmpOne,
 	ncm,
 	lda,
 	plda,

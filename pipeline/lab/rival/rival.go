@@ -56,6 +56,9 @@ type Input struct {
 	Embedded *posterior.Embedded
 	Kappa    discriminant.Kappa
 
+	// Named says that the corpus's classes are the task's, under the same indices.
+	Named bool
+
 	Samples int     // S, posterior samples of an ensemble of the other methods; default 20
 	Fresh   int     // n', drawn points a sample; default 100
 	Corpus  *Corpus // what the server knows of its own corpus; needed by the methods that say so only
@@ -226,6 +229,10 @@ type Info struct {
 	Joint bool
 	// NeedsCorpus says that the method reads Input.Corpus.
 	NeedsCorpus bool
+	// ReadsCorpus says that the method reads Input.Corpus where there is one.
+	ReadsCorpus bool
+	// Calibrated says that the method has no setting and tells its own temperature: it is not tuned.
+	Calibrated bool
 	// Follows names the method whose tuned value this one takes; empty: its own.
 	Follows string
 	// Conjugate says that the method needs a conjugate predictor, or an open one.

@@ -1,0 +1,42 @@
+package candidate
+
+import (
+	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/onnx/dense"
+)
+
+func axpy(a float64, x, y []float64) { floats.AddScaled(y, a, x) }
+func scale(a float64, x []float64)   { floats.Scale(a, x) }
+func dot(a, b []float64) float64     { return floats.Dot(a, b) }
+func widen(dst []float64, src []float32) { // dst = src
+	for i, v := range src {
+		dst[i] = float64(v)
+	}
+}
+
+// times returns a b, [n, m], of a, [n, k], and b, [k, m].
+func times(a, b []float64, n, k, m int) []float64 {
+	out := make([]float64, n*m)
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(n, k, a), general(k, m, b), 0, general(n, m, out))
+	return out
+}
+
+// timesT returns a b', [n, m], of a, [n, k], and b, [m, k].
+func timesT(a, b []float64, n, k, m int) []float64 {
+	out := make([]float64, n*m)
+	dense.Gemm(blas.NoTrans, blas.Trans, 1, general(n, k, a), general(m, k, b), 0, general(n, m, out))
+	return out
+}
+
+// each calls do for 0 to n-1 on at most threads goroutines. Each call writes to places of its own: figures do not depend on threads.
+func each(n, threads int, do func(i int) error) error {
+	var g errgroup.Group
+	g.SetLimit(max(threads, 1))
+	for i := range n {
+		g.Go(func() error { return do(i) })
+	}
+	return g.Wait()
+}

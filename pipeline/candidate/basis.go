@@ -1,0 +1,105 @@
+package candidate
+
+import (
+	"errors"
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"fmp/onnx/dense"
+)
+
+// target is a matrix T that covariances are drawn towards, as the inverse of its Cholesky factor; nil for the identity.
+type target struct {
+	k       int
+	inverse []float64 // L^-1 with T = LL', [K, K]
+}
+
+// singular is the least variance of a target, given the others, as a share of the mean variance. A corpus of too few rows lies below:
+// regular of the mean variance is added.
+const (
+	singular = 1e-7
+	regular  = 1e-3
+)
+
+func newTarget(w []float64, k int) (target, error) {
+	var mean float64
+	for i := range k {
+		mean += w[i*k+i] / float64(k)
+	}
+	for _, add := range []float64{0, regular * mean} {
+		l := blas64.Symmetric{N: k, Stride: k, Data: append([]float64(nil), w...), Uplo: blas.Lower}
+		for i := range k {
+			l.Data[i*k+i] += add
+		}
+		t, ok := lapack64.Potrf(l)
+		least := math.Inf(1)
+		for i := range k {
+			least = min(least, t.Data[i*k+i]*t.Data[i*k+i])
+		}
+		if !ok || !(least > singular*mean) || !lapack64.Trtri(t) {
+			continue
+		}
+		for i := range k {
+			clear(t.Data[i*k+i+1 : (i+1)*k])
+		}
+		return target{k, t.Data}, nil
+	}
+	return target{}, errors.New("the covariance within classes is not positive definite")
+}
+
+// basis is the coordinates u = V'(x - m0) in which the target is the identity and a pool's scatter diag(lambda): all strengths of the
+// target are diagonal there.
+type basis struct {
+	*pool
+	v      []float64 // [K, K], a coordinate a column
+	lambda []float64
+	means  []float64 // class means of the pool, [C, K]; zeros where nobody holds a class
+}
+
+// in returns the basis of a pool for a target.
+func (p *pool) in(t target) *basis {
+	k := p.k
+	a := append([]float64(nil), p.scatter...)
+	if t.inverse != nil {
+		a = timesT(times(t.inverse, p.scatter, k, k, k), t.inverse, k, k, k)
+		for i := range k { // as rounding left it
+			for j := range i {
+				mean := (a[i*k+j] + a[j*k+i]) / 2
+				a[i*k+j], a[j*k+i] = mean, mean
+			}
+		}
+	}
+	b := &basis{pool: p}
+	var q blas64.General
+	b.lambda, q = dense.Eigen(general(k, k, a))
+	for i, v := range b.lambda {
+		b.lambda[i] = max(v, 0)
+	}
+	b.v = make([]float64, k*k)
+	if t.inverse == nil {
+		for i := range k {
+			copy(b.v[i*k:(i+1)*k], q.Data[i*q.Stride:])
+		}
+	} else {
+		dense.Gemm(blas.Trans, blas.NoTrans, 1, general(k, k, t.inverse), q, 0, general(k, k, b.v))
+	}
+	b.means = b.of(p.mean, p.c)
+	for y := range p.c {
+		if !p.held(y) {
+			clear(b.means[y*k:][:k])
+		}
+	}
+	return b
+}
+
+// of returns n rows in the basis.
+func (b *basis) of(rows []float64, n int) []float64 {
+	away := append([]float64(nil), rows...)
+	for i := range n {
+		axpy(-1, b.m0, away[i*b.k:(i+1)*b.k])
+	}
+	return times(away, b.v, n, b.k, b.k)
+}

@@ -1,0 +1,46 @@
+package candidate
+
+import "fmt"
+
+// strengths are those of the prior on the covariance within classes, in units of the number of features.
+var strengths = []float64{0.02, 0.1, 0.5, 2, 10, 50}
+
+const (
+	// corpusOdds is the log prior odds of a corpus's covariance against the identity's.
+	corpusOdds = 6
+	// corpusStrengths is the first strength at which a corpus's covariance is tried.
+	corpusStrengths = 2
+)
+
+// candidate is a prior.
+type candidate struct {
+	name     string
+	target   *target
+	strength float64
+	odds     float64 // log prior odds
+	corpus   *Corpus // whose images are one more client's; nil for a discriminant
+}
+
+// candidates returns the priors that a round's clients choose among, those of one target together.
+func (r *Round) candidates() ([]candidate, error) {
+	identity := &target{k: r.K}
+	var out []candidate
+	for _, s := range strengths {
+		out = append(out, candidate{name: fmt.Sprintf("identity %g", s), target: identity, strength: s})
+	}
+	for i := range r.Corpora {
+		c := &r.Corpora[i]
+		t, err := newTarget(c.Within, r.K)
+		if err != nil {
+			return nil, fmt.Errorf("candidate: corpus %d: %w", i, err)
+		}
+		for _, s := range strengths[corpusStrengths:] {
+			out = append(out, candidate{name: fmt.Sprintf("corpus %d %g", i, s), target: &t, strength: s, odds: corpusOdds})
+		}
+		if c.Named() {
+			out = append(out, candidate{name: fmt.Sprintf("named %d", i), target: &t, strength: strengths[len(strengths)-1], odds: corpusOdds,
+				corpus: c})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,13 @@
+// Package candidate computes one posterior from a round's statistics, for every kind of round: each client's class means with counts, its
+// scatter within classes and its curves ([Client]), and a server's corpora ([Corpus]). Nothing is trained.
+//
+// A candidate is a prior: a target towards which the covariance within classes is drawn, and how strongly; or a corpus whose classes have
+// the round's names, which is one more client that sends its images.
+//
+//	evidence     the head of all clients but some is asked about these clients' class means and Gaussian draws of their scatter
+//	temperature  the evidence's own, times kappa, by which images have heavier tails along a head than Gaussian draws
+//	refit        a softmax regression on class means and draws about them, tied to the candidate's discriminant
+//	mixture      the candidates of most evidence, each over the temperatures that the evidence leaves open
+//
+// Features may have any scale: no figure depends on it.
+package candidate

@@ -1,0 +1,106 @@
+package candidate
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/models/rng"
+	"fmp/pipeline/erm"
+)
+
+// Mixture is a posterior: heads with weights.
+type Mixture struct {
+	Components []Component
+	Evidence   []Evidence // of every candidate
+	// LogKappa is the log of the factor on the temperature that the clients measured, and LogKappaError its deviation.
+	LogKappa, LogKappaError float64
+}
+
+// Component is one candidate's head.
+type Component struct {
+	Name   string
+	Weight float64 // weights sum to 1
+	Head   erm.Theta
+	// Deviation is that of the log temperature: logits are those of the head times exp(-z), z of N(0, Deviation^2).
+	Deviation float64
+}
+
+// Evidence is that of the clients for one candidate.
+type Evidence struct {
+	Name string
+	// LogLikelihood is that of clients left out, in nats, at the best temperature.
+	LogLikelihood float64
+	// LogTemperature is the temperature's posterior mean before kappa, and LogTemperatureError its deviation.
+	LogTemperature, LogTemperatureError float64
+	Weight                              float64 // 0 for a candidate that is no component
+}
+
+// cooled returns the head with logits times f.
+func (c *Component) cooled(f float64) erm.Theta {
+	t := erm.NewTheta(c.Head.D, c.Head.C)
+	axpy(f, c.Head.W, t.W)
+	return t
+}
+
+// Heads returns the components at every node of their temperature, with weights that sum to 1. The posterior's probabilities are the
+// weighted mean of these heads' softmaxes.
+func (m *Mixture) Heads() (heads []erm.Theta, weights []float64) {
+	for i := range m.Components {
+		c := &m.Components[i]
+		if c.Deviation == 0 {
+			heads, weights = append(heads, c.Head), append(weights, c.Weight)
+			continue
+		}
+		for _, n := range nodes {
+			heads, weights = append(heads, c.cooled(math.Exp(-n.at*c.Deviation))), append(weights, c.Weight*n.weight)
+		}
+	}
+	return heads, weights
+}
+
+// Ensemble returns s equally likely heads: those of Heads by systematic resampling, whose counts differ from s times the weight by less
+// than one, in random order. Heads that appear more than once share memory.
+func (m *Mixture) Ensemble(s int, o Options) []erm.Theta {
+	heads, weights := m.Heads()
+	r := rng.New(o.Seed, "candidate", o.Stream, "ensemble")
+	u, sum, at := r.Float64(), 0.0, 0
+	var out []erm.Theta
+	for i := range s {
+		for at < len(heads)-1 && sum+weights[at] < (float64(i)+u)/float64(s) {
+			sum += weights[at]
+			at++
+		}
+		out = append(out, heads[at])
+	}
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// leastProbability is the least probability whose logarithm is told.
+const leastProbability = 1e-12
+
+// LogProbabilities returns the logarithms of the posterior's class probabilities, [N, C], of feature rows, [N, K].
+func (m *Mixture) LogProbabilities(rows []float32) []float64 {
+	heads, weights := m.Heads()
+	k, c := heads[0].D-1, heads[0].C
+	n := len(rows) / k
+	x := make([]float64, len(rows))
+	widen(x, rows)
+	out := make([]float64, n*c)
+	for i, h := range heads {
+		l := times(x, h.W[:k*c], n, k, c)
+		for at := 0; at < len(l); at += c {
+			row := l[at : at+c]
+			axpy(1, h.Row(k), row)
+			lse := floats.LogSumExp(row)
+			for y, v := range row {
+				out[at+y] += weights[i] * math.Exp(v-lse)
+			}
+		}
+	}
+	for i, v := range out {
+		out[i] = math.Log(max(v, leastProbability))
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+package candidate
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"testing"
+
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+// parity is a round and what the reference in numpy makes of it (testdata/parity.py). Matrices are row-major.
+type parity struct {
+	Name string
+	K, C int
+	Pool struct {
+		N, Mean, Scatter []float64
+		Dof              float64
+	}
+	Clients []struct {
+		N, Mean, Scatter, Residuals []float64
+		Dof                         int
+		Curves                      [][]float64
+	}
+	Corpora []struct {
+		Within []float64
+		Rows   []float32
+		Labels []int
+	}
+	Candidates []struct {
+		Name                              string
+		Evidence, Temperature, Head, Bias []float64
+		Best                              float64
+	}
+	Kappa        []float64
+	Refit, Named *struct {
+		Of         string
+		Rows, Mass []float64
+		Label      []int
+		Head, Bias []float64
+	}
+	Posterior struct {
+		Test []float32
+		P    []float64
+	}
+}
+
+func read(t *testing.T) []parity {
+	t.Helper()
+	b, err := os.ReadFile("testdata/parity.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []parity
+	if err := json.Unmarshal(b, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func singles(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
+}
+
+func (p *parity) round() *Round {
+	r := &Round{K: p.K, C: p.C}
+	for _, u := range p.Clients {
+		c := Client{Means: &point.Set{Dx: p.K, C: p.C}}
+		for y, n := range u.N {
+			if n > 0 {
+				c.Means.N++
+				c.Means.W, c.Means.Y = append(c.Means.W, float32(n)), append(c.Means.Y, int32(y))
+				c.Means.Z = append(c.Means.Z, singles(u.Mean[y*p.K:(y+1)*p.K])...)
+			}
+		}
+		c.Within = &moments.Within{K: p.K}
+		if u.Dof > 0 {
+			c.Within.Dof, c.Within.Data = u.Dof, singles(u.Scatter)
+		}
+		if u.Curves != nil {
+			c.Curves = &moments.Curves{Own: moments.Curve(u.Curves[0]), Twin: moments.Curve(u.Curves[1])}
+		}
+		r.Clients = append(r.Clients, c)
+	}
+	for _, c := range p.Corpora {
+		r.Corpora = append(r.Corpora, Corpus(c))
+	}
+	return r
+}
+
+// near reports an error unless numbers agree to 1e-8 of the largest, or to tol.
+func near(t *testing.T, what string, got, want []float64, tol float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
+	}
+	most := 1e-300
+	for _, v := range want {
+		most = max(most, math.Abs(v))
+	}
+	for i, v := range want {
+		if !(math.Abs(got[i]-v) <= tol*most) {
+			t.Fatalf("%s: number %d is %.12g, want %.12g (the largest is %.3g)", what, i, got[i], v, most)
+		}
+	}
+}
+
+// logits returns H [K, C] from weights in the basis, [C, K].
+func onFeatures(b *basis, w []float64) []float64 { return timesT(b.v, w, b.k, b.k, b.c) }
+
+func TestParity(t *testing.T) {
+	for _, p := range read(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			r := p.round()
+			if err := r.Check(); err != nil {
+				t.Fatal(err)
+			}
+			s, err := r.sum(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			near(t, "counts", s.all.n, p.Pool.N, 0)
+			near(t, "means", s.all.mean, p.Pool.Mean, 1e-9)
+			near(t, "scatter", s.all.scatter, p.Pool.Scatter, 1e-9)
+			near(t, "degrees of freedom", []float64{s.all.dof}, []float64{p.Pool.Dof}, 0)
+			kappa := r.logKappa()
+			near(t, "log kappa", []float64{kappa.mean, kappa.deviation}, p.Kappa, 1e-8)
+			cands, err := r.candidates()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cands = slices.DeleteFunc(cands, func(c candidate) bool { return c.corpus != nil })
+			draw := func(client, n int) []float64 {
+				if z := p.Clients[client].Residuals; len(z) > 0 {
+					return z[:n*p.K]
+				}
+				return nil
+			}
+			per, err := r.evidence(s, cands, draw, &Options{Threads: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j, want := range p.Candidates {
+				if cands[j].name != want.Name {
+					t.Fatalf("candidate %d is %s, want %s", j, cands[j].name, want.Name)
+				}
+				b := s.all.in(*cands[j].target)
+				h := b.at(cands[j].strength)
+				near(t, want.Name+": head", onFeatures(b, h.weights()), want.Head, 1e-8)
+				near(t, want.Name+": bias", h.bias, want.Bias, 1e-8)
+				var of []moments.Curve
+				var some []float64
+				for g := range per {
+					of = append(of, per[g][j])
+					for i := 0; i < moments.Temperatures; i += 8 {
+						some = append(some, per[g][j][i])
+					}
+				}
+				near(t, want.Name+": evidence", some, want.Evidence, 1e-8)
+				near(t, want.Name+": best", []float64{slices.Max(sumOf(of)[:])}, []float64{want.Best}, 1e-8)
+				at := temperature(of)
+				near(t, want.Name+": temperature", []float64{at.mean, at.deviation}, want.Temperature, 1e-7)
+				if want.Name == p.Refit.Of {
+					on := &images{h.white(h.of(p.Refit.Rows, len(p.Refit.Label))), p.Refit.Mass, p.Refit.Label}
+					w, bias, err := h.again(on, math.Exp(want.Temperature[0]))
+					if err != nil {
+						t.Fatal(err)
+					}
+					near(t, "refit", onFeatures(b, w), p.Refit.Head, 1e-6) // where two minimisers stop
+					near(t, "refit: bias", bias, p.Refit.Bias, 1e-6)
+				}
+			}
+			if p.Named == nil {
+				return
+			}
+			b := s.all.in(*cands[len(cands)-1].target)
+			h := b.at(strengths[len(strengths)-1])
+			w, bias, err := h.beside(&r.Corpora[0], &images{h.white(h.of(p.Named.Rows, len(p.Named.Label))), p.Named.Mass, p.Named.Label})
+			if err != nil {
+				t.Fatal(err)
+			}
+			near(t, "named", onFeatures(b, w), p.Named.Head, 1e-6)
+			near(t, "named: bias", bias, p.Named.Bias, 1e-6)
+		})
+	}
+}
+
+// With draws of its own the posterior is the reference's: its probabilities are, on average over seeds.
+func TestPosteriorLikeTheReference(t *testing.T) {
+	const seeds = 40
+	for _, p := range read(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			mean := make([]float64, len(p.Posterior.P))
+			for s := range seeds {
+				m, err := p.round().Posterior(Options{Seed: uint64(s)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, v := range m.LogProbabilities(p.Posterior.Test) {
+					mean[i] += math.Exp(v) / seeds
+				}
+			}
+			var away float64
+			for i, v := range p.Posterior.P {
+				away += math.Abs(mean[i]-v) / float64(len(mean))
+			}
+			if t.Logf("probabilities differ by %.4f", away); away > 0.012 {
+				t.Errorf("probabilities differ by %.4f from the reference's", away)
+			}
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package candidate
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"fmp/onnx/dense"
+)
+
+// mostFolds bounds the groups of clients that are left out in turn: of more clients, several are left out together.
+const mostFolds = 10
+
+// pool is the sum of some clients' statistics. The scatter includes that of clients' class means about the pooled ones, and is
+// symmetric; its degrees of freedom are at least 1.
+type pool struct {
+	k, c    int
+	n       []float64 // [C]
+	mean    []float64 // [C, K]
+	scatter []float64 // [K, K]
+	dof     float64
+	m0      []float64 // the mean of all images
+}
+
+func (p *pool) held(class int) bool { return p.n[class] > 0 }
+
+// finish sets the grand mean.
+func (p *pool) finish() {
+	p.m0 = make([]float64, p.k)
+	var all float64
+	for y, n := range p.n {
+		all += n
+		axpy(n, p.mean[y*p.k:(y+1)*p.k], p.m0)
+	}
+	scale(1/all, p.m0)
+	p.dof = max(p.dof, 1)
+}
+
+// part is the sum of one group's statistics beside the means of all clients: away is sum n (mean - pooled mean), [C, K], and scatter
+// is about the pooled means.
+type part struct {
+	n, away, scatter []float64
+	dof              float64 // with one for each cell
+}
+
+// sums are a round's statistics by the groups that are left out in turn.
+type sums struct {
+	all    *pool
+	folds  [][]int // clients
+	parts  []part
+	images float64
+}
+
+// foldsOf deals m clients to at most mostFolds groups.
+func foldsOf(m int) [][]int {
+	out := make([][]int, min(m, mostFolds))
+	for i := range m {
+		out[i%len(out)] = append(out[i%len(out)], i)
+	}
+	return out
+}
+
+// sum adds up a round's statistics.
+func (r *Round) sum(threads int) (*sums, error) {
+	k := r.K
+	all := &pool{k: k, c: r.C, n: make([]float64, r.C), mean: make([]float64, r.C*k), scatter: make([]float64, k*k)}
+	s := &sums{all: all, folds: foldsOf(len(r.Clients))}
+	for i := range r.Clients {
+		for _, v := range r.Clients[i].cells() {
+			all.n[v.class] += v.n
+			m := all.mean[v.class*k:][:k]
+			for j, x := range v.mean { // a running mean
+				m[j] += (float64(x) - m[j]) * v.n / all.n[v.class]
+			}
+		}
+	}
+	s.parts = make([]part, len(s.folds))
+	err := each(len(s.folds), threads, func(g int) error {
+		s.parts[g] = r.part(s.folds[g], all)
+		return nil
+	})
+	for g := range s.parts {
+		axpy(1, s.parts[g].scatter, all.scatter)
+		all.dof += s.parts[g].dof
+	}
+	for _, n := range all.n {
+		s.images += n
+		if n > 0 {
+			all.dof--
+		}
+	}
+	all.finish()
+	return s, err
+}
+
+// part adds up the statistics of some clients.
+func (r *Round) part(clients []int, all *pool) part {
+	k := r.K
+	p := part{n: make([]float64, r.C), away: make([]float64, r.C*k), scatter: make([]float64, k*k)}
+	f := factor{k: k, to: p.scatter}
+	for _, i := range clients {
+		u := &r.Clients[i]
+		for _, v := range u.cells() {
+			p.n[v.class] += v.n
+			p.dof++
+			row := f.row()
+			for j, x := range v.mean {
+				row[j] = float64(x) - all.mean[v.class*k+j]
+			}
+			axpy(v.n, row, p.away[v.class*k:][:k])
+			scale(math.Sqrt(v.n), row)
+		}
+		if u.dof() == 0 {
+			continue
+		}
+		p.dof += u.dof()
+		if u.Within.Rank == 0 {
+			u.Within.AddTo(p.scatter)
+			continue
+		}
+		for at := 0; at < len(u.Within.Data); at += k {
+			row := f.row()
+			for j, x := range u.Within.Data[at : at+k] {
+				row[j] = float64(x)
+			}
+		}
+	}
+	f.flush()
+	for i := range k { // AddTo knows the upper triangle alone
+		for j := range i {
+			p.scatter[i*k+j] = p.scatter[j*k+i]
+		}
+	}
+	return p
+}
+
+// without returns the pool of all groups but one.
+func (s *sums) without(g int) *pool {
+	k, own := s.all.k, &s.parts[g]
+	p := &pool{k: k, c: s.all.c, n: make([]float64, s.all.c), mean: append([]float64(nil), s.all.mean...), scatter: make([]float64, k*k)}
+	for i := range s.parts {
+		if i != g {
+			axpy(1, s.parts[i].scatter, p.scatter)
+			p.dof += s.parts[i].dof
+		}
+	}
+	f := factor{k: k, to: p.scatter, sign: -1}
+	for y := range p.n {
+		p.n[y] = s.all.n[y] - own.n[y]
+		m := p.mean[y*k:][:k]
+		if p.n[y] <= 0 {
+			clear(m)
+			continue
+		}
+		p.dof--
+		if own.n[y] == 0 {
+			continue
+		}
+		row := f.row()
+		axpy(-1/p.n[y], own.away[y*k:][:k], row)
+		axpy(1, row, m)
+		scale(math.Sqrt(p.n[y]), row)
+	}
+	f.flush()
+	p.finish()
+	return p
+}
+
+// factor adds sign F'F to a matrix, for rows F that are given one by one.
+type factor struct {
+	k    int
+	to   []float64
+	sign float64 // 0: 1
+	rows []float64
+}
+
+// factorRows is how many rows are multiplied at a time.
+const factorRows = 1024
+
+// row returns the next row, zeros to be written before the next call.
+func (f *factor) row() []float64 {
+	if len(f.rows) == factorRows*f.k {
+		f.flush()
+	}
+	at := len(f.rows)
+	f.rows = append(f.rows, make([]float64, f.k)...)
+	return f.rows[at : at+f.k : at+f.k]
+}
+
+func (f *factor) flush() {
+	if len(f.rows) == 0 {
+		return
+	}
+	if f.sign == 0 {
+		f.sign = 1
+	}
+	a := general(len(f.rows)/f.k, f.k, f.rows)
+	dense.Gemm(blas.Trans, blas.NoTrans, f.sign, a, a, 1, general(f.k, f.k, f.to))
+	f.rows = f.rows[:0]
+}
+
+func general(rows, cols int, data []float64) blas64.General {
+	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
+}

@@ -1,0 +1,140 @@
+package candidate
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+// Client is one upload: class means whose weights are the counts of their images; the scatter within its classes, nil where it is
+// not sent; and the curves that it measured, nil where it could not.
+type Client struct {
+	Means  *point.Set
+	Within *moments.Within
+	Curves *moments.Curves
+}
+
+// Corpus is a statistic of a server's own images: their covariance within classes W, [K, K]; and where its classes have the round's
+// names, the images themselves, rows [N, K] with N labels of the round's classes. Rows may be empty.
+type Corpus struct {
+	Within []float64
+	Rows   []float32
+	Labels []int
+}
+
+// Named reports whether the corpus's classes are the round's.
+func (c *Corpus) Named() bool { return len(c.Labels) > 0 }
+
+// Round is the input of a posterior. Features have K numbers, and there are C classes.
+type Round struct {
+	K, C    int
+	Clients []Client
+	Corpora []Corpus
+}
+
+// cell is one client's class mean.
+type cell struct {
+	class int
+	n     float64
+	mean  []float32
+}
+
+// cells returns the class means of a client that have images.
+func (c *Client) cells() []cell {
+	of := c.Means.Indices()
+	var out []cell
+	for i, w := range c.Means.W {
+		if w > 0 {
+			out = append(out, cell{int(of[i]), float64(w), c.Means.Features(i)})
+		}
+	}
+	return out
+}
+
+func (c *Client) dof() float64 {
+	if c.Within == nil {
+		return 0
+	}
+	return float64(c.Within.Dof)
+}
+
+// Check returns an error unless there are clients, sizes agree, numbers are finite, and no client has a class twice.
+func (r *Round) Check() error {
+	if r.K < 1 || r.C < 2 || len(r.Clients) == 0 {
+		return fmt.Errorf("candidate: %d features, %d classes and %d clients; want one, two and one at least", r.K, r.C, len(r.Clients))
+	}
+	for i := range r.Clients {
+		if err := r.Clients[i].check(r.K, r.C); err != nil {
+			return fmt.Errorf("candidate: client %d: %w", i, err)
+		}
+	}
+	for i := range r.Corpora {
+		if err := r.Corpora[i].check(r.K, r.C); err != nil {
+			return fmt.Errorf("candidate: corpus %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (c *Client) check(k, classes int) error {
+	m := c.Means
+	if m == nil || m.N < 1 || m.Dx != k || m.C != classes || len(m.W) != m.N {
+		return fmt.Errorf("no class means of %d numbers and %d classes", k, classes)
+	}
+	of := m.Indices()
+	if of == nil {
+		return fmt.Errorf("a label of more than one class; want class means")
+	}
+	seen := map[int32]bool{}
+	for i, y := range of {
+		w := float64(m.W[i])
+		if y < 0 || int(y) >= classes || seen[y] || !(w >= 0) || w > 0 && w < 1 || math.IsInf(w, 0) {
+			return fmt.Errorf("class mean %d is of class %d with weight %v; want each class once at most, 0 to %d, with a count of images", i, y,
+				w, classes-1)
+		}
+		seen[y] = true
+		if err := finite(m.Features(i)); err != nil {
+			return fmt.Errorf("class mean %d: %w", i, err)
+		}
+	}
+	if !(m.Mass() > 0) {
+		return fmt.Errorf("no images")
+	}
+	if c.Within == nil {
+		return nil
+	}
+	if c.Within.K != k {
+		return fmt.Errorf("a scatter of rows of %d numbers; class means have %d", c.Within.K, k)
+	}
+	return c.Within.Check(classes)
+}
+
+func (c *Corpus) check(k, classes int) error {
+	if len(c.Within) != k*k || len(c.Rows) != len(c.Labels)*k {
+		return fmt.Errorf("%d numbers of covariance, and %d for %d labels; want %d, and %d each", len(c.Within), len(c.Rows), len(c.Labels), k*k, k)
+	}
+	var trace float64
+	for i := range k {
+		trace += c.Within[i*k+i]
+	}
+	if err := finite(c.Within); err != nil || !(trace > 0) {
+		return fmt.Errorf("the covariance has trace %v; want finite numbers and a trace above 0", trace)
+	}
+	for i, y := range c.Labels {
+		if y < 0 || y >= classes {
+			return fmt.Errorf("label %d of row %d; allowed are 0 to %d", y, i, classes-1)
+		}
+	}
+	return finite(c.Rows)
+}
+
+func finite[T float32 | float64](x []T) error {
+	for _, v := range x {
+		if f := float64(v); f-f != 0 {
+			return fmt.Errorf("a number is %v; want finite ones", v)
+		}
+	}
+	return nil
+}

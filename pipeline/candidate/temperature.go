@@ -1,0 +1,90 @@
+package candidate
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+
+	"fmp/pipeline/moments"
+)
+
+// Priors of the logarithms of the temperature and of kappa, and the least errors of their measurements.
+var (
+	priorT     = normal{1, 0.7}
+	priorKappa = normal{0.3, 0.3}
+)
+
+const (
+	errorT     = 0.05
+	errorKappa = 0.1
+	// singleKappa is log kappa of images that stand for themselves: a class mean of one image is that image.
+	singleKappa = 0.08
+	// fewCurves is the number of clients below which curves tell nothing of their own error.
+	fewCurves = 3
+)
+
+// nodes are those of Gauss-Hermite quadrature with three points: weights and places in deviations.
+var nodes = [3]struct{ weight, at float64 }{{1. / 6, -math.Sqrt(3)}, {2. / 3, 0}, {1. / 6, math.Sqrt(3)}}
+
+// normal is a normal distribution.
+type normal struct{ mean, deviation float64 }
+
+// given returns the posterior of a number with this prior that was measured with an error.
+func (n normal) given(value, e float64) normal {
+	a, b := 1/(e*e), 1/(n.deviation*n.deviation)
+	return normal{(a*value + b*n.mean) / (a + b), 1 / math.Sqrt(a+b)}
+}
+
+// peak returns the logarithm of the temperature of a curve's maximum, by a parabola through three points.
+func peak(c *moments.Curve) float64 {
+	i := 0
+	for j, v := range c {
+		if v > c[i] {
+			i = j
+		}
+	}
+	i = min(max(i, 1), len(c)-2)
+	at := float64(i)
+	if bend := c[i-1] - 2*c[i] + c[i+1]; bend < 0 {
+		at += (c[i-1] - c[i+1]) / 2 / bend
+	}
+	step := math.Log(moments.Temperature(1) / moments.Temperature(0))
+	return math.Log(moments.Temperature(0)) + at*step
+}
+
+// jackknife returns the standard error of a number from its values with one part left out each.
+func jackknife(left []float64) float64 {
+	return math.Sqrt(float64(len(left)-1) * stat.PopVariance(left, nil))
+}
+
+func less(a, b *moments.Curve) *moments.Curve {
+	out := *a
+	for i, v := range b {
+		out[i] -= v
+	}
+	return &out
+}
+
+func sumOf(curves []moments.Curve) *moments.Curve {
+	var out moments.Curve
+	for i := range curves {
+		for j, v := range curves[i] {
+			out[j] += v
+		}
+	}
+	return &out
+}
+
+// temperature returns the posterior of the log temperature, given the evidence of each fold. Where there is one fold alone, nothing was
+// left out, and the prior stands.
+func temperature(folds []moments.Curve) normal {
+	if len(folds) < 2 {
+		return priorT
+	}
+	all := sumOf(folds)
+	left := make([]float64, len(folds))
+	for g := range folds {
+		left[g] = peak(less(all, &folds[g]))
+	}
+	return priorT.given(peak(all), jackknife(left)+errorT)
+}

@@ -1,0 +1,102 @@
+package rival
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/pipeline/candidate"
+	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/lab/score"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// fmpOne is one posterior for every round (package candidate): of each client's class means, scatter and curves, and of a corpus where
+// there is one, whose classes are the task's in closed scope. Nothing of it is trained or tuned.
+var fmpOne = method{
+	Info{Name: "FMP-one", Family: Federated, Keep: true, Cost: 40, Group: OneShot, Cite: citeFMP, ReadsCorpus: true, Calibrated: true,
+		Title: "one posterior, judged by the clients: candidates by evidence, temperature, refit"},
+	func(_ context.Context, t *Task, _ Settings) (*posterior.Result, error) {
+		r, bytes, err := t.round()
+		if err != nil {
+			return nil, err
+		}
+		o := candidate.Options{Seed: t.in.Seed, Stream: t.in.Stream, Threads: t.in.Threads}
+		m, err := memo.Once(t.memo, "one", func() (*candidate.Mixture, error) { return r.Posterior(o) })
+		if err != nil {
+			return nil, err
+		}
+		return &posterior.Result{Ensembles: []posterior.Ensemble{m.Ensemble(t.in.Latents, o)}, Means: score.Plain{}, UploadBytes: bytes}, nil
+	},
+}
+
+// round returns the statistics that clients send of their own points, and the mean size of one upload.
+func (t *Task) round() (*candidate.Round, float64, error) {
+	r := &candidate.Round{K: t.dx, C: t.c}
+	numbers := 0
+	for i, set := range t.in.Clients {
+		rows, labels := set.Labelled()
+		var u candidate.Client
+		var err error
+		u.Means, u.Within = statisticsOf(rows, t.dx, labels, t.c)
+		if u.Curves, err = moments.CurvesOf(rows, t.dx, labels, t.c, fmt.Sprint(t.in.Stream, "/", i)); err != nil {
+			return nil, 0, fmt.Errorf("client %d: %w", i, err)
+		}
+		numbers += u.Means.N*(t.dx+2) + len(u.Within.Data)
+		if u.Curves != nil {
+			numbers += 2 * moments.Temperatures
+		}
+		r.Clients = append(r.Clients, u)
+	}
+	if k := t.in.Corpus; k != nil && k.Dx == t.dx {
+		c := candidate.Corpus{Within: mat.DenseCopyOf(k.Within).RawMatrix().Data}
+		if t.in.Named && k.C == t.c {
+			c.Rows, c.Labels = k.Features, k.Labels
+		}
+		r.Corpora = append(r.Corpora, c)
+	}
+	return r, float32Bytes(numbers) / float64(len(t.in.Clients)), nil
+}
+
+// statisticsOf returns the means of the classes that rows have, with their counts, and the scatter within them, in the form of fewer
+// numbers. A class of n rows has n - 1 contrasts, of each row with the mean of those before it, whose outer products add up to its scatter.
+func statisticsOf(rows []float32, k int, labels []int, c int) (*point.Set, *moments.Within) {
+	mean, count, w := make([]float64, c*k), make([]float64, c), &moments.Within{K: k}
+	for i, y := range labels {
+		m, n := mean[y*k:][:k], count[y]
+		for j, v := range rows[i*k : (i+1)*k] {
+			away := float64(v) - m[j]
+			if n > 0 {
+				w.Data = append(w.Data, float32(math.Sqrt(n/(n+1))*away))
+			}
+			m[j] += away / (n + 1)
+		}
+		count[y]++
+	}
+	w.Dof = len(w.Data) / k
+	if w.Rank = w.Dof; 2*w.Dof >= k+1 {
+		sum := make([]float64, k*k)
+		w.AddTo(sum)
+		w.Rank, w.Data = 0, nil
+		for i := range k {
+			for _, v := range sum[i*k+i : (i+1)*k] {
+				w.Data = append(w.Data, float32(v))
+			}
+		}
+	}
+	out := &point.Set{Dx: k, C: c, Y: []int32{}}
+	for y, n := range count {
+		if n == 0 {
+			continue
+		}
+		out.N, out.W, out.Y = out.N+1, append(out.W, float32(n)), append(out.Y, int32(y))
+		for _, v := range mean[y*k:][:k] {
+			out.Z = append(out.Z, float32(v))
+		}
+	}
+	return out, w
+}
