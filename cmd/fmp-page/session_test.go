@@ -321,7 +321,8 @@ func TestReceipt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	statement := identity.Statement{Purpose: identity.Upload, Round: 7, Client: "shop 1", Graph: d.Graph, Content: models.DigestBytes(upload)}
+	statement := identity.Statement{Purpose: identity.Upload, Server: d.ServerKey, Round: 7, Client: "shop 1", Graph: d.Graph,
+		Content: models.DigestBytes(upload)}
 	if !identity.Verify(k.Public(), statement, wire.Signature(headers["Authorization"].(string))) ||
 		signed["path"] != "/v1/rounds/7/uploads/shop%201" {
 		t.Errorf("the request is %v", signed)

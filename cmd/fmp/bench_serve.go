@@ -341,6 +341,10 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 	if err != nil {
 		return nil, err
 	}
+	servers, err := serverKeys(dir)
+	if err != nil {
+		return nil, err
+	}
 	var roster bytes.Buffer
 	if !pool { // a client that never comes keeps the round from its quorum
 		absent, err := identity.New("absent")
@@ -368,7 +372,7 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 			}
 			making += time.Since(start)
 			for _, server := range []int{loadHelper, loadLeader} {
-				requests[i] = append(requests[i], loadUpload(k, f, server, shares[server]))
+				requests[i] = append(requests[i], loadUpload(k, f, servers, server, shares[server]))
 			}
 			res.Bytes, res.HelperBytes = len(shares[loadLeader]), len(shares[loadHelper])
 			res.ShareMS = making.Seconds() * 1000 / float64(i+1)
@@ -389,7 +393,7 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 		if err != nil {
 			return nil, err
 		}
-		requests[i] = []loadRequest{loadUpload(k, f, loadLeader, body)}
+		requests[i] = []loadRequest{loadUpload(k, f, servers, loadLeader, body)}
 		res.Bytes = len(body)
 	}
 	if err := atomicfile.WriteBytes(filepath.Join(dir, "roster.txt"), roster.Bytes()); err != nil {
@@ -398,11 +402,26 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 	return requests, atomicfile.WriteBytes(filepath.Join(dir, "round.yaml"), []byte(round))
 }
 
-// loadUpload is a client's signed upload to a server.
-func loadUpload(k *identity.Key, f models.Manifest, server int, body []byte) loadRequest {
+// serverKeys makes the keys of leader and helper where they will find them, as clients sign for a server's key, and returns the public ones.
+func serverKeys(dir string) (public [2]string, err error) {
+	for server, at := range [...]string{loadLeader: dir, loadHelper: filepath.Join(dir, "helper")} {
+		k, err := identity.New("server")
+		if err == nil {
+			err = k.Save(filepath.Join(at, "state", "server.key"))
+		}
+		if err != nil {
+			return public, err
+		}
+		public[server] = k.PublicText()
+	}
+	return public, nil
+}
+
+// loadUpload is a client's signed upload to one of the servers of these keys.
+func loadUpload(k *identity.Key, f models.Manifest, servers [2]string, server int, body []byte) loadRequest {
 	sum := sha256.Sum256(body)
-	signature := k.Sign(identity.Statement{Purpose: identity.Upload, Round: benchRound, Client: k.Name, Graph: f.Digest,
-		Content: fmt.Sprintf("%x", sum)})
+	signature := k.Sign(identity.Statement{Purpose: identity.Upload, Server: servers[server], Round: benchRound, Client: k.Name,
+		Graph: f.Digest, Content: fmt.Sprintf("%x", sum)})
 	return loadRequest{server, wire.UploadPath(benchRound, k.Name), wire.Scheme + " " + base64.StdEncoding.EncodeToString(signature),
 		"sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":", body}
 }

@@ -124,7 +124,7 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 		return err
 	}
 	if key != nil { // first, so that no part is without
-		signature, err := merge.Sign(key, data)
+		signature, err := merge.Sign(key, data, "")
 		if err == nil {
 			err = atomicfile.WriteBytes(o.out+".sig", signature)
 		}

@@ -149,6 +149,7 @@ page to drop photographs on, at /. With --adapt and --level it serves the classi
 func newPredictCommand() *cobra.Command {
 	var asJSON, asCSV bool
 	var listen, folder, camera string
+	var hosts []string
 	var reject, risk, level float64
 	var images imageFlags
 	cfg := settings.Default[engineSettings]()
@@ -180,6 +181,7 @@ func newPredictCommand() *cobra.Command {
 	fl.BoolVar(&asJSON, "json", false, "print JSON: the classes, and for each image all probabilities")
 	fl.BoolVar(&asCSV, "csv", false, "print CSV")
 	fl.StringVar(&listen, "listen", "", "answer requests on a loopback `HOST:PORT` (port 0: a free one) in place of IMAGES")
+	bindHosts(fl, &hosts)
 	fl.StringVar(&folder, "page", "", "`FOLDER` that make page wrote, with which the page of --listen classifies "+
 		"in the browser; without it the page sends photographs to this program")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -191,7 +193,7 @@ func newPredictCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return servePredictions(cmd, cfg, args[0], data, listen, folder)
+			return servePredictions(cmd, cfg, args[0], data, listen, folder, hosts)
 		}
 		if folder != "" {
 			return usageErrorf("--page goes with --listen")

@@ -57,7 +57,8 @@ func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level
 
 // servePredictions answers requests for the predictions of a classifier, the file path with its bytes, on an address of loopback until the
 // context ends.
-func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte, address, folder string) error {
+func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte, address, folder string,
+	hosts []string) error {
 	if !loopback.Address(address) {
 		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a round are for this machine; put a "+
 			"proxy with TLS before it, or use fmp serve", address)
@@ -86,7 +87,7 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 	if err != nil {
 		return usageError(fmt.Errorf("--listen: %w", err))
 	}
-	srv := service.HTTPServer(h, nil)
+	srv := service.HTTPServer(h, nil, hosts...)
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "predictions of %s on http://%s\n", path, l.Addr())

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"fmp/cmd/buildinfo"
 	"fmp/featurize/imagefile"
@@ -53,6 +54,7 @@ type serveFlags struct {
 	helper, helperCA, secret                      string
 	page                                          string
 	selfSigned, jsonLog, workers, merge, asHelper bool
+	hosts                                         []string
 	nats                                          store.Options
 	natsToken                                     string
 	low                                           int // MiB
@@ -66,6 +68,12 @@ func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
 	f.StringVar(&o.Credentials, "nats-creds", "", "`FILE` of credentials (.creds) for them")
 	f.StringVar(&o.CA, "nats-ca", "", "`FILE` of certificates to trust for them")
 	f.StringVar(token, "nats-token-file", "", "`FILE` with the token of NATS servers, or of workers that --nats-listen lets in")
+}
+
+// bindHosts declares the flag of the names under which a proxy passes requests on.
+func bindHosts(f *pflag.FlagSet, to *[]string) {
+	f.StringSliceVar(to, "host", nil, "`NAME` that a proxy's clients ask for, where --listen is loopback: requests for other names than "+
+		"localhost are refused")
 }
 
 func newServeCommand() *cobra.Command {
@@ -121,6 +129,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces (docs/
 	f.BoolVar(&o.asHelper, "as-helper", false, "be the helper of such a round: hold the other shares, and open nothing")
 	f.StringVar(&o.secret, "servers-secret-file", "", "`FILE` with the secret that leader and helper both know, and clients do not")
 	f.StringVar(&o.page, "page", "", "`FOLDER` that make page wrote: the client for browsers, at /join/ (docs/browser.md)")
+	bindHosts(f, &o.hosts)
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -198,6 +207,7 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 type server struct {
 	serveFlags
 	round   *round.Round
+	signer  *identity.Key // of receipts
 	eng     engine.Engine
 	log     *slog.Logger
 	store   *store.Store
@@ -227,8 +237,7 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 	for _, w := range s.round.Warnings {
 		s.log.Warn("round file", "file", o.file, "warning", w)
 	}
-	key, err := serverKey(filepath.Join(o.state, "server.key"))
-	if err != nil {
+	if s.signer, err = serverKey(filepath.Join(o.state, "server.key")); err != nil {
 		return usageError(err)
 	}
 	if s.eng, err = openEngine(ctx, cfg.Engine, 1, cmd.ErrOrStderr()); err != nil {
@@ -268,7 +277,7 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 		return err
 	}
 	defer closeTracer()
-	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round, Key: key, Store: s.store, Token: token, Log: s.log,
+	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store, Token: token, Log: s.log,
 		Pool: s.sampling(), Merge: s.merging(), Private: s.private(),
 		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng})
 	if err != nil {
@@ -318,7 +327,7 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if q.Signers = s.round.Signers; s.merge {
+	if q.Signers, q.Server = s.round.Signers, s.signer.PublicText(); s.merge {
 		s.pooling.mergers = q
 	} else {
 		s.pooling.queue = q
@@ -373,7 +382,7 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 			return err
 		}
 	}
-	srv := service.HTTPServer(svc.Handler(), complaints)
+	srv := service.HTTPServer(svc.Handler(), complaints, s.hosts...)
 	failed := make(chan error, 2)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -407,30 +416,51 @@ func reached(address string, taken net.Addr) string {
 	return taken.String()
 }
 
-// rosterEvery is how often the roster's file is looked at.
+// rosterEvery is how often the roster's file is looked at; a change is taken at the second look that finds it.
 const rosterEvery = 2 * time.Second
+
+// rosterFile is a roster's file as it is watched.
+type rosterFile struct {
+	path        string
+	taken, last string // stamps: of the roster that holds, and of the last look
+}
+
+// stamp tells the file's contents by its time and size.
+func (f *rosterFile) stamp() string {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
+}
+
+// settled reports whether the file has changed and two looks in a row found it the same: one that is being written is not read, as a part
+// of it may be a roster too, and its clients would be turned away.
+func (f *rosterFile) settled() bool {
+	now := f.stamp()
+	same := now == f.last
+	f.last = now
+	if !same || now == f.taken {
+		return false
+	}
+	f.taken = now
+	return true
+}
 
 // watchRoster reads the roster again when its file has changed. One that cannot be read leaves the last in place.
 func watchRoster(ctx context.Context, path string, svc *service.Server, log *slog.Logger) {
-	stamp := func() string {
-		info, err := os.Stat(path)
-		if err != nil {
-			return err.Error()
-		}
-		return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
-	}
-	last := stamp()
+	f := rosterFile{path: path}
+	f.last = f.stamp()
+	f.taken = f.last
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(rosterEvery):
 		}
-		now := stamp()
-		if now == last {
+		if !f.settled() {
 			continue
 		}
-		last = now
 		clients, err := identity.LoadRoster(path)
 		if err == nil {
 			err = svc.Admit(clients)

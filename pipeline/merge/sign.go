@@ -21,17 +21,18 @@ type signed struct {
 	Signature []byte `json:"signature"`
 }
 
-func statement(part []byte, worker string) identity.Statement {
-	return identity.Statement{Purpose: identity.Merged, Client: worker, Content: models.DigestBytes(part)}
+func statement(part []byte, worker, server string) identity.Statement {
+	return identity.Statement{Purpose: identity.Merged, Server: server, Client: worker, Content: models.DigestBytes(part)}
 }
 
-// Sign returns a worker's signature of the bytes of a part, which name its round and client graph.
-func Sign(key *identity.Key, part []byte) ([]byte, error) {
-	return json.Marshal(signed{key.Name, key.Sign(statement(part, key.Name))})
+// Sign returns a worker's signature of the bytes of a part, which name its round and client graph, for the server of a public key
+// (base64) that asked for it; empty where none did.
+func Sign(key *identity.Key, part []byte, server string) ([]byte, error) {
+	return json.Marshal(signed{key.Name, key.Sign(statement(part, key.Name, server))})
 }
 
-// Verify returns an error unless signature is that of a part by a worker of the roster.
-func Verify(workers *identity.Roster, part, signature []byte) error {
+// Verify returns an error unless signature is that of a part by a worker of the roster, for the server of this key.
+func Verify(workers *identity.Roster, part, signature []byte, server string) error {
 	var s signed
 	if len(signature) == 0 {
 		return fmt.Errorf("%w: there is no signature", ErrSignature)
@@ -39,7 +40,7 @@ func Verify(workers *identity.Roster, part, signature []byte) error {
 	if len(signature) > MaxSignature || json.Unmarshal(signature, &s) != nil {
 		return fmt.Errorf("%w: the signature cannot be read", ErrSignature)
 	}
-	if !workers.Verify(statement(part, s.Worker), s.Signature) {
+	if !workers.Verify(statement(part, s.Worker, server), s.Signature) {
 		return fmt.Errorf("%w: the signature in the name of %.128q is not valid for this part", ErrSignature, s.Worker)
 	}
 	return nil

@@ -26,31 +26,36 @@ func TestSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := merged(t, nil, made(t, 1, federate.Single))
-	good, err := Sign(keys[0], data)
+	good, err := Sign(keys[0], data, "server A")
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, err := Sign(keys[1], data)
+	forged, err := Sign(keys[1], data, "server A")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(workers, data, good); err != nil {
+	if err := Verify(workers, data, good, "server A"); err != nil {
 		t.Error(err)
 	}
 	altered := bytes.Clone(data)
 	altered[len(altered)/2]++
+	others, err := Sign(keys[0], data, "server B")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		data, signature []byte
 		want            string
 	}{
-		"none":    {data, nil, "no signature"},
-		"altered": {altered, good, "not valid"},
-		"forged":  {data, forged, "not valid"},
-		"unknown": {data, bytes.Replace(good, []byte("worker\","), []byte("another\","), 1), "not valid"},
-		"text":    {data, []byte("signed"), "cannot be read"},
-		"long":    {data, append(bytes.Repeat([]byte(" "), MaxSignature), good...), "cannot be read"},
+		"none":             {data, nil, "no signature"},
+		"altered":          {altered, good, "not valid"},
+		"another server's": {data, others, "not valid"},
+		"forged":           {data, forged, "not valid"},
+		"unknown":          {data, bytes.Replace(good, []byte("worker\","), []byte("another\","), 1), "not valid"},
+		"text":             {data, []byte("signed"), "cannot be read"},
+		"long":             {data, append(bytes.Repeat([]byte(" "), MaxSignature), good...), "cannot be read"},
 	} {
-		if err := Verify(workers, c.data, c.signature); !errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), c.want) {
+		if err := Verify(workers, c.data, c.signature, "server A"); !errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 	}

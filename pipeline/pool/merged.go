@@ -49,7 +49,7 @@ func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster) (bad 
 				err = nil // there is no signature, as Verify says
 			}
 			if err == nil {
-				err = merge.Verify(workers, data, signature)
+				err = merge.Verify(workers, data, signature, "")
 			}
 		}
 		if err == nil {

@@ -51,20 +51,22 @@ func TestKeyFile(t *testing.T) {
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	k, other := key(t, "a"), key(t, "b")
-	base := Statement{Upload, 3, "a", "graph", "content", 5, ""}
+	base := Statement{Upload, "server", 3, "a", "graph", "content", 5, ""}
 	sig := k.Sign(base)
 	if !Verify(k.Public(), base, sig) {
 		t.Fatal("a key does not verify what it signed")
 	}
 	for name, s := range map[string]Statement{
-		"purpose": {Receipt, 3, "a", "graph", "content", 5, ""},
-		"round":   {Upload, 4, "a", "graph", "content", 5, ""},
-		"client":  {Upload, 3, "b", "graph", "content", 5, ""},
-		"graph":   {Upload, 3, "a", "graph2", "content", 5, ""},
-		"content": {Upload, 3, "a", "graph", "contents", 5, ""},
-		"time":    {Upload, 3, "a", "graph", "content", 6, ""},
-		"spent":   {Upload, 3, "a", "graph", "content", 5, "epsilon=1"},
-		"moved":   {Upload, 3, "ag", "raph", "content", 5, ""},
+		"purpose":  {Receipt, "server", 3, "a", "graph", "content", 5, ""},
+		"server":   {Upload, "another", 3, "a", "graph", "content", 5, ""},
+		"no one's": {Upload, "", 3, "a", "graph", "content", 5, ""},
+		"round":    {Upload, "server", 4, "a", "graph", "content", 5, ""},
+		"client":   {Upload, "server", 3, "b", "graph", "content", 5, ""},
+		"graph":    {Upload, "server", 3, "a", "graph2", "content", 5, ""},
+		"content":  {Upload, "server", 3, "a", "graph", "contents", 5, ""},
+		"time":     {Upload, "server", 3, "a", "graph", "content", 6, ""},
+		"spent":    {Upload, "server", 3, "a", "graph", "content", 5, "epsilon=1"},
+		"moved":    {Upload, "server", 3, "ag", "raph", "content", 5, ""},
 	} {
 		if Verify(k.Public(), s, sig) {
 			t.Errorf("%s: the signature holds for another statement", name)
@@ -115,7 +117,7 @@ func TestRosterDoesTheSameWork(t *testing.T) {
 		done = work{done.calls + 1, len(k), len(message)}
 		return real(k, message, signature)
 	}
-	statement := func(name string) Statement { return Statement{Upload, 3, name, "graph", "content", 0, ""} }
+	statement := func(name string) Statement { return Statement{Upload, "server", 3, name, "graph", "content", 0, ""} }
 	ok := r.Verify(statement("a"), a.Sign(statement("a")))
 	known := done
 	done = work{}

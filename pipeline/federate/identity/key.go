@@ -49,6 +49,9 @@ func New(name string) (*Key, error) {
 // Public returns the public key, with which others verify signatures.
 func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
 
+// PublicText returns the public key in base64, as descriptions, receipts and statements have it.
+func (k *Key) PublicText() string { return base64.StdEncoding.EncodeToString(k.Public()) }
+
 // Sign returns the signature of a statement.
 func (k *Key) Sign(s Statement) []byte { return ed25519.Sign(k.private, s.bytes()) }
 

@@ -9,8 +9,11 @@ import (
 type Statement struct {
 	// Purpose keeps signatures of one kind from being used as those of another.
 	Purpose Purpose
-	Round   uint64
-	Client  string
+	// Server is the public key (base64) of the server that the statement is for, or that makes it: no other server can use it. It is empty
+	// in the statement of a part that no server asked for.
+	Server string
+	Round  uint64
+	Client string
 	// Graph is the digest of the round's client graph, and Content that of the content that is signed (SHA-256, hexadecimal).
 	Graph, Content string
 	// Time is when the server accepted an upload, in nanoseconds since 1970; 0 for other purposes.
@@ -34,8 +37,8 @@ const (
 // bytes returns the canonical encoding: a title and each field, strings preceded by their length, numbers as little-endian uint64;
 // Spent comes last, and only if it is not empty.
 func (s Statement) bytes() []byte {
-	b := []byte("fmp federation statement 1\n")
-	for _, t := range []string{string(s.Purpose), s.Client, s.Graph, s.Content} {
+	b := []byte("fmp federation statement 2\n")
+	for _, t := range []string{string(s.Purpose), s.Server, s.Client, s.Graph, s.Content} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(len(t)))
 		b = append(b, t...)
 	}

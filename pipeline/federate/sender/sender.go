@@ -420,7 +420,7 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 
 // Receipt requests the receipt of the upload that the server holds of this client.
 func (c *Client) Receipt(ctx context.Context, d *wire.Description, key *identity.Key) (*wire.Receipt, error) {
-	signature := key.Sign(identity.Statement{Purpose: identity.Ask, Round: d.Round, Client: key.Name, Graph: d.Graph})
+	signature := d.Ask(key)
 	r := &wire.Receipt{}
 	err := c.try(ctx, "asking for the receipt", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTime)

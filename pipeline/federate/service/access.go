@@ -55,10 +55,11 @@ func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity
 		s.refuse(w, wire.NoKey, "give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key", wire.Scheme)
 		return client, nil, false
 	}
-	statement := identity.Statement{Purpose: purpose, Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Content: content}
+	statement := identity.Statement{Purpose: purpose, Server: s.Key.PublicText(), Round: s.Round.Round, Client: client,
+		Graph: s.Round.Client.Digest, Content: content}
 	if !s.clients.Load().Verify(statement, signature) {
-		s.refuse(w, wire.WrongKey, "the roster of round %d has no client %.128q with a key that made this signature for the round's graph and "+
-			"this content", s.Round.Round, client)
+		s.refuse(w, wire.WrongKey, "the roster of round %d has no client %.128q with a key that made this signature for this server, the round's "+
+			"graph and this content", s.Round.Round, client)
 		return client, nil, false
 	}
 	return client, signature, true

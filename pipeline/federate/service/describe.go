@@ -2,7 +2,6 @@ package service
 
 import (
 	"bytes"
-	"encoding/base64"
 	"net/http"
 	"time"
 
@@ -17,7 +16,7 @@ func (s *Server) description() wire.Description {
 		Round: f.Round, Title: f.Title, State: s.state(now), Now: now.UTC(), Deadline: f.Deadline.UTC(), Graph: f.Client.Digest,
 		GraphBytes: int64(len(f.GraphData)), GraphSignature: f.GraphSignature,
 		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes, Calibrate: f.Calibrate, Replace: f.Replace,
-		Honesty: *f.Honesty, Privacy: f.Privacy, Server: s.role(), ServerKey: base64.StdEncoding.EncodeToString(s.Key.Public()),
+		Honesty: *f.Honesty, Privacy: f.Privacy, Server: s.role(), ServerKey: s.Key.PublicText(),
 	}
 	for _, p := range f.Precisions {
 		d.Precisions = append(d.Precisions, string(p))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"strconv"
 	"strings"
@@ -65,16 +64,6 @@ var grpcMethods = map[string]struct {
 	"ServerMetadata": {true, maxGRPCQuestion, (*predictor).grpcServer},
 	"ModelMetadata":  {true, maxGRPCQuestion, (*predictor).grpcModel},
 	"ModelInfer":     {true, maxPredictBytes, (*predictor).grpcInfer},
-}
-
-// HTTPServer returns a server of a handler for HTTP/1.1 and HTTP/2, without TLS as well, as gRPC has it on loopback.
-func HTTPServer(h http.Handler, complaints *log.Logger) *http.Server {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10, ErrorLog: complaints, Protocols: new(http.Protocols)}
-	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetHTTP2(true)
-	srv.Protocols.SetUnencryptedHTTP2(true)
-	return srv
 }
 
 // grpc answers one unary call of gRPC over HTTP/2 (github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).

@@ -73,7 +73,7 @@ func (s *Server) due() time.Duration {
 	toDeadline := s.Round.Deadline.Sub(now)
 	if len(s.versions) == 0 {
 		switch {
-		case n >= s.quorum() || s.settled:
+		case n >= s.quorum || s.settled || s.answered():
 			return 0
 		case toDeadline > 0:
 			return toDeadline

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"fmp/onnx/engine"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -76,6 +78,7 @@ type Server struct {
 	Config
 	metrics *metrics
 	clients atomic.Pointer[identity.Roster]
+	quorum  int // uploads at which the first classifier is made; fixed when the round opens
 	intake  *intake
 	wake    chan struct{} // something arrived
 
@@ -83,6 +86,7 @@ type Server struct {
 	in       map[string]held // by client
 	busy     map[string]bool // clients whose upload is being accepted
 	refused  map[string]store.Refusal
+	faults   map[string]*rate.Limiter // of refused uploads, by client
 	versions []store.Version
 	weighed  map[string]store.Member // in the latest version, by client
 	failure  string                  // why the last pooling failed; empty if it did not
@@ -106,9 +110,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	c.Log = quietly(c.Log)
 	uploads := newIntake(&c.Round.Bounds, maxInFlight*int64(c.Round.Bounds.Bytes+1))
 	s := &Server{Config: c, intake: uploads, wake: make(chan struct{}, 1), in: map[string]held{},
-		busy: map[string]bool{}, refused: map[string]store.Refusal{}}
+		busy: map[string]bool{}, refused: map[string]store.Refusal{}, faults: map[string]*rate.Limiter{}}
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
 	s.predictions = &predictor{engine: c.Engine, log: c.Log, tracer: c.Tracer, refuse: s.refuse, permits: s.permits,
@@ -121,6 +126,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	if err := s.recallSum(ctx); err != nil {
 		return nil, fmt.Errorf("reading the round's state: %w", err)
+	}
+	if err := s.fixQuorum(ctx); err != nil {
+		return nil, fmt.Errorf("fixing the round's quorum: %w", err)
 	}
 	refusals, err := c.Store.Refusals(ctx)
 	if err != nil {
@@ -151,23 +159,16 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks can send no
-// more.
+// Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks can send no more. The quorum stays as
+// it was when the round opened: a roster that is short, by a fault or for a moment, closes no round.
 func (s *Server) Admit(clients *identity.Roster) error {
 	if err := s.Round.Suits(clients); err != nil {
 		return err
 	}
 	s.clients.Store(clients)
-	s.Log.Info("roster read again", "clients", clients.Len())
-	select {
-	case s.wake <- struct{}{}: // the quorum may have changed
-	default:
-	}
+	s.Log.Info("roster read again", "clients", clients.Len(), "quorum", s.quorum)
 	return nil
 }
-
-// quorum returns the number of uploads at which the first classifier is made.
-func (s *Server) quorum() int { return s.Round.Enough(s.clients.Load().Len()) }
 
 // remember adds a record to the index. The caller holds mu or has exclusive access.
 func (s *Server) remember(r *store.Record) {
@@ -276,6 +277,8 @@ var refusals = map[string]struct {
 	wire.TooSlow:      {http.StatusRequestTimeout, "Too slow"},
 	wire.NoSpace:      {http.StatusServiceUnavailable, "The server's disk is full"},
 	wire.TooMany:      {http.StatusTooManyRequests, "One at a time"},
+	wire.WrongHost:    {http.StatusMisdirectedRequest, "Another server's name"},
+	wire.CrossSite:    {http.StatusForbidden, "A page of another site asks"},
 	wire.ServerFailed: {http.StatusInternalServerError, "The server failed"},
 }
 

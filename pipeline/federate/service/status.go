@@ -45,7 +45,7 @@ type MemberStatus struct {
 
 // Status returns the current status of the round.
 func (s *Server) Status() Status {
-	st := Status{Description: s.description(), Clients: s.clients.Load().Len(), Quorum: s.quorum(), Members: []MemberStatus{},
+	st := Status{Description: s.description(), Clients: s.clients.Load().Len(), Quorum: s.quorum, Members: []MemberStatus{},
 		Missing: []string{}, Refused: []store.Refusal{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()

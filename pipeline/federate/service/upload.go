@@ -34,6 +34,10 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if !s.patient(client) {
+		s.refuse(w, wire.TooMany, "too many uploads of %q were refused; mend what the last refusal says, and come again", client)
+		return
+	}
 	if !s.take(client) {
 		s.refuse(w, wire.TooMany, "another upload of %q is being taken", client)
 		return
@@ -311,6 +315,7 @@ func (s *Server) quarantine(w http.ResponseWriter, r *http.Request, refusal stor
 	s.mu.Lock()
 	refusal.Count = s.refused[refusal.Client].Count + 1
 	s.refused[refusal.Client] = refusal
+	s.fault(refusal.Client)
 	s.mu.Unlock()
 	if s.Round.Privacy != nil {
 		data = nil // do not keep what it may reveal about its client
@@ -320,6 +325,10 @@ func (s *Server) quarantine(w http.ResponseWriter, r *http.Request, refusal stor
 	}
 	s.Log.Warn("upload refused", "client", refusal.Client, "upload", refusal.Upload, "reason", refusal.Reason, "count", refusal.Count)
 	s.refuse(w, wire.BadUpload, "%s", refusal.Reason)
+	select {
+	case s.wake <- struct{}{}: // it may have been the last that the round waited for
+	default:
+	}
 }
 
 // receipt sends a client its own receipt.

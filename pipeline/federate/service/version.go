@@ -30,7 +30,7 @@ func (s *Server) find(w http.ResponseWriter, name string) (store.Version, bool) 
 	versions := s.versions
 	s.mu.Unlock()
 	if len(versions) == 0 {
-		s.refuse(w, wire.NotYet, "round %d has no classifier yet: it is made at %d uploads, or at the deadline", s.Round.Round, s.quorum())
+		s.refuse(w, wire.NotYet, "round %d has no classifier yet: it is made at %d uploads, or at the deadline", s.Round.Round, s.quorum)
 		return store.Version{}, false
 	}
 	if name == "" {

@@ -128,13 +128,13 @@ type Receipt struct {
 	Time   time.Time `json:"time"`
 	// Spent is the privacy budget that this client's data have spent in a private round; nil in other rounds.
 	Spent *privacy.Budget `json:"spent,omitempty"`
-	// Server is the public key (base64) that verifies Signature (base64), which covers all of the above but Bytes and Server.
+	// Server is the public key (base64) that verifies Signature (base64), which covers all of the above but Bytes.
 	Server    string `json:"server"`
 	Signature string `json:"signature"`
 }
 
 func (r *Receipt) statement() identity.Statement {
-	s := identity.Statement{Purpose: identity.Receipt, Round: r.Round, Client: r.Client, Graph: r.Graph, Content: r.Upload,
+	s := identity.Statement{Purpose: identity.Receipt, Server: r.Server, Round: r.Round, Client: r.Client, Graph: r.Graph, Content: r.Upload,
 		Time: r.Time.UnixNano()}
 	if b := r.Spent; b != nil {
 		s.Spent = fmt.Sprintf("epsilon=%v delta=%v unit=%s relation=%s noise=%s points=%d", b.Epsilon, b.Delta, b.Unit, b.Relation, b.Noise,
@@ -145,7 +145,7 @@ func (r *Receipt) statement() identity.Statement {
 
 // Sign sets the server's key and signature.
 func (r *Receipt) Sign(k *identity.Key) {
-	r.Server = base64.StdEncoding.EncodeToString(k.Public())
+	r.Server = k.PublicText()
 	r.Signature = base64.StdEncoding.EncodeToString(k.Sign(r.statement()))
 }
 
@@ -166,12 +166,22 @@ func (r *Receipt) Verify(server string) error {
 func (d *Description) Headers(key *identity.Key, upload []byte) (headers map[string]string, digest string) {
 	sum := sha256.Sum256(upload)
 	digest = hex.EncodeToString(sum[:])
-	signature := key.Sign(identity.Statement{Purpose: identity.Upload, Round: d.Round, Client: key.Name, Graph: d.Graph, Content: digest})
+	signature := key.Sign(d.statement(identity.Upload, key, digest))
 	return map[string]string{
 		"Content-Type":   TypeUpload,
 		"Content-Digest": "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":",
 		"Authorization":  Authorization(signature),
 	}, digest
+}
+
+// Ask returns the signature by which a client asks for its receipt.
+func (d *Description) Ask(key *identity.Key) []byte {
+	return key.Sign(d.statement(identity.Ask, key, ""))
+}
+
+// statement returns the statement that a client signs for this round of this server.
+func (d *Description) statement(purpose identity.Purpose, key *identity.Key, content string) identity.Statement {
+	return identity.Statement{Purpose: purpose, Server: d.ServerKey, Round: d.Round, Client: key.Name, Graph: d.Graph, Content: content}
 }
 
 // Accept returns an error unless a receipt is the round's server's for an upload of a digest that a client sent.
@@ -250,6 +260,8 @@ const (
 	NoSpace      = "no-space"      // 503: the disk of the server's state is full; likewise
 	TooMany      = "too-many"      // 429: likewise
 	TooSlow      = "too-slow"      // 408: less came than the round's bounds.rate
+	WrongHost    = "wrong-host"    // 421: a server on loopback was asked by another name
+	CrossSite    = "cross-site"    // 403: a page of another site asks
 	ServerFailed = "server-failed" // 500
 )
 

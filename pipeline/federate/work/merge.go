@@ -25,7 +25,9 @@ type merging struct {
 	// Against is the digest of the part whose uploads judge those that are summed, and the name of its object; "": all are trusted.
 	Against string `json:"against,omitempty"`
 	// Limit is the key from which uploads are summed.
-	Limit   []byte         `json:"limit"`
+	Limit []byte `json:"limit"`
+	// Server is the public key of the server that asks, for which the part is signed.
+	Server  string         `json:"server,omitempty"`
 	Members []store.Member `json:"members"`
 }
 
@@ -50,7 +52,7 @@ func (q *Queue) Merge(ctx context.Context, members []store.Member) (whole *merge
 	if len(rest) == 0 {
 		return m.Part(), nil, nil
 	}
-	of := merging{Limit: merge.Key(q.job.Round, q.job.Graph, rest[0].Client)}
+	of := merging{Server: q.Server, Limit: merge.Key(q.job.Round, q.job.Graph, rest[0].Client)}
 	if !q.job.Options.Trust {
 		data, err := m.Part().Encode()
 		if err != nil {
@@ -101,7 +103,7 @@ func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging, rest
 // add adds a worker's part, which must be of the uploads that it was asked for.
 func (q *Queue) add(m *merge.Merger, of merging, files map[string][]byte) (left []string, err error) {
 	if q.Signers != nil {
-		if err := merge.Verify(q.Signers, files[partFile], files[signatureFile]); err != nil {
+		if err := merge.Verify(q.Signers, files[partFile], files[signatureFile], q.Server); err != nil {
 			return nil, err
 		}
 	}
@@ -187,7 +189,7 @@ func (w *Worker) merge(ctx context.Context, st *store.Store, job Job, input []by
 	}
 	files := map[string][]byte{partFile: data}
 	if w.Key != nil {
-		if files[signatureFile], err = merge.Sign(w.Key, data); err != nil {
+		if files[signatureFile], err = merge.Sign(w.Key, data, of.Server); err != nil {
 			return nil, err
 		}
 	}

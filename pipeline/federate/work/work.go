@@ -50,6 +50,8 @@ type Queue struct {
 	queue
 	// Signers are the workers whose parts are taken; nil: any that the servers let in.
 	Signers *identity.Roster
+	// Server is the public key (base64) of the server, for which workers sign their parts.
+	Server string
 
 	// Uploads is the number of uploads of a job that merges; default 1,000.
 	Uploads int

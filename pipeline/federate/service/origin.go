@@ -1,0 +1,68 @@
+package service
+
+import (
+	"context"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"fmp/pipeline/federate/loopback"
+	"fmp/pipeline/federate/wire"
+)
+
+// HTTPServer returns a server of a handler for HTTP/1.1 and HTTP/2, without TLS as well, as gRPC has it on loopback. It answers no page of
+// another site: see [guard]. hosts are the names, beside those of loopback, under which a proxy passes requests on to a loopback address.
+func HTTPServer(h http.Handler, complaints *log.Logger, hosts ...string) *http.Server {
+	srv := &http.Server{Handler: guard(h, hosts), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: complaints, Protocols: new(http.Protocols)}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP2(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	srv.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	srv.BaseContext = func(l net.Listener) context.Context {
+		return context.WithValue(context.Background(), onLoopback{}, loopback.Address(l.Addr().String()))
+	}
+	return srv
+}
+
+// maxStreams is the maximum number of requests under way on one connection of HTTP/2.
+const maxStreams = 64
+
+// onLoopback is the key under which a request's context says whether its listener is on loopback.
+type onLoopback struct{}
+
+// guard keeps pages of other sites from using a browser to reach the server. On a loopback listener the request must name a host of
+// loopback, or one of hosts: a name that a site owns and lets resolve to 127.0.0.1 (DNS rebinding) is refused. Everywhere a request that may
+// change something must not be another site's, by Sec-Fetch-Site or Origin ([http.CrossOriginProtection]); programs send neither.
+func guard(next http.Handler, hosts []string) http.Handler {
+	sites := http.NewCrossOriginProtection()
+	for _, host := range hosts {
+		_ = sites.AddTrustedOrigin("https://" + host) // a host that is no origin is none
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		if local, _ := r.Context().Value(onLoopback{}).(bool); local && !reachedAs(r.Host, hosts) {
+			refuse(w, wire.WrongHost, "the request is for %.80q; this server is on loopback: ask localhost or its address, or name the proxy's "+
+				"host with --host", r.Host)
+			return
+		}
+		if sites.Check(r) != nil {
+			refuse(w, wire.CrossSite, "the request is of a page of another site (Origin %.80q); open this server's own page",
+				r.Header.Get("Origin"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// reachedAs reports whether the host of a request, with or without a port, is one of loopback or of hosts.
+func reachedAs(host string, hosts []string) bool {
+	name := (&url.URL{Host: host}).Hostname()
+	return loopback.Host(name) || slices.ContainsFunc(hosts, func(known string) bool {
+		return strings.EqualFold(known, name) || strings.EqualFold(known, host)
+	})
+}

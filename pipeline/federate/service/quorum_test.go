@@ -1,0 +1,223 @@
+package service
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
+)
+
+// rosterOf is a roster of some of the round's clients.
+func (f *fixture) rosterOf(names ...string) *identity.Roster {
+	f.t.Helper()
+	var text strings.Builder
+	for _, name := range names {
+		text.WriteString(f.keys[name].Line() + "\n")
+	}
+	r, err := identity.ParseRoster([]byte(text.String()))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// TestQuorumIsFixed: a roster that is short or long, for a moment or at a restart, changes no quorum: it closes no private round, whose
+// classifier is made once. The round file may state another.
+func TestQuorumIsFixed(t *testing.T) {
+	f := newFixture(t, "privacy: {epsilon: 1, noise: trusted}\n")
+	ours := func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }
+	if status, data := f.put("a", f.released("a", ours)); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, data)
+	}
+	still := func(when string) {
+		t.Helper()
+		if f.srv.due() <= 0 || f.srv.state(f.clock()) != wire.Open || f.srv.Status().Quorum != 4 {
+			t.Errorf("%s: due in %v, %s, quorum %d; want one open, of 4", when, f.srv.due(), f.srv.state(f.clock()), f.srv.Status().Quorum)
+		}
+	}
+	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "b", "c", "d/e f"}} {
+		if err := f.srv.Admit(f.rosterOf(names...)); err != nil {
+			t.Fatal(err)
+		}
+		still(strings.Join(names, ", "))
+	}
+	f.join(3)
+	still("three more")
+	whole := f.round.Clients
+	f.stop()
+	f.round.Clients = f.rosterOf("a") // as it was found at a restart
+	f.start()
+	still("after a restart with a short roster")
+	if err := f.srv.Admit(whole); err != nil {
+		t.Fatal(err)
+	}
+	for _, client := range []string{"b", "c", "d/e f"} {
+		if status, data := f.put(client, f.released(client, ours)); status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", client, status, data)
+		}
+	}
+	if f.srv.due() > 0 {
+		t.Error("with all uploads in, nothing is due")
+	}
+	f.stop()
+	f.round.Quorum = 2 // the operator's word
+	f.start()
+	if f.srv.quorum != 2 {
+		t.Errorf("quorum %d; the round file states 2", f.srv.quorum)
+	}
+}
+
+// greedy claims a thousand times the images of an upload.
+func greedy(u *federate.Upload) {
+	u.N *= 1000
+	for i := range u.Points.W {
+		u.Points.W[i] *= 1000
+	}
+}
+
+// TestRefusedKeepNobodyWaiting: a client that claims a thousand times its images is refused, and a round that waits for everybody is pooled
+// without it; a round with a stated quorum, or of one classifier, waits.
+func TestRefusedKeepNobodyWaiting(t *testing.T) {
+	for extra, want := range map[string]bool{"": true, "quorum: 4\n": false, "min_uploads: 4\n": false} {
+		f := newFixture(t, extra)
+		if status, data := f.put("d/e f", f.made("d/e f", 1, greedy)); code(t, data) != wire.BadUpload {
+			t.Fatalf("a thousand times the images: %d %s", status, data)
+		}
+		for _, client := range []string{"a", "b", "c"} {
+			if f.srv.due() <= 0 {
+				t.Errorf("%q: due before %s has answered", extra, client)
+			}
+			if status, data := f.put(client, f.made(client, 1, nil)); status != http.StatusCreated {
+				t.Fatalf("%d %s", status, data)
+			}
+		}
+		if got := f.srv.due() <= 0; got != want {
+			t.Errorf("%q: due %v with three in and one refused; want %v", extra, got, want)
+		}
+		f.stop()
+		f.start()
+		if got := f.srv.due() <= 0; got != want {
+			t.Errorf("%q: due %v after a restart; want %v", extra, got, want)
+		}
+		if !want {
+			continue
+		}
+		if err := f.srv.Pool(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.pass(2 * time.Minute)
+		if status, data := f.put("d/e f", f.made("d/e f", 1, nil)); status != http.StatusCreated || f.srv.due() > 0 {
+			t.Errorf("mended, it is not in the next version: %d %s, due in %v", status, data, f.srv.due())
+		}
+	}
+	f := newFixture(t, "privacy: {epsilon: 1, noise: trusted}\n")
+	for _, client := range []string{"a", "b", "c", "d/e f"} {
+		f.put(client, f.released(client, func(r *federate.Release) {
+			r.Budget.Noise = privacy.Trusted
+			if client == "c" {
+				r.Budget.Epsilon = 2
+			}
+		}))
+	}
+	if f.srv.due() <= 0 {
+		t.Error("a private round is closed for good by a client that was refused")
+	}
+}
+
+// TestFloodOfRefusals: a client that sends upload after upload that is refused writes few lines and is put off, and others are not.
+func TestFloodOfRefusals(t *testing.T) {
+	f := newFixture(t, "")
+	var log strings.Builder
+	f.stop()
+	f.start()
+	f.srv.Log = quietly(slog.New(slog.NewTextHandler(&log, nil)))
+	bad, off := f.made("a", 1, greedy), 0
+	for range 300 {
+		if status, _ := f.put("a", bad); status == http.StatusTooManyRequests {
+			off++
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n > logBurst || n == 0 {
+		t.Errorf("%d lines for 300 uploads that were refused; want 1 to %d", n, logBurst)
+	}
+	if off < 300-faultBurst-60 {
+		t.Errorf("%d of 300 were put off", off)
+	}
+	if status, data := f.put("b", f.made("b", 1, nil)); status != http.StatusCreated {
+		t.Errorf("another client beside it: %d %s", status, data)
+	}
+	if !strings.Contains(log.String(), "client=b") {
+		t.Error("the other client's line is left out")
+	}
+}
+
+// TestQuietLog: every kind of lines has its burst, and then a line an interval; how many were left out is said; many kinds take bounded
+// memory.
+func TestQuietLog(t *testing.T) {
+	var log strings.Builder
+	now := time.Unix(0, 0)
+	k := &kinds{of: map[kind]*pace{}, now: func() time.Time { return now }}
+	l := slog.New(&quiet{slog.NewTextHandler(&log, nil), k}).With("round", 3)
+	count := func(text string) (n int) { n = strings.Count(log.String(), text); log.Reset(); return n }
+	for range 1000 {
+		l.Warn("refused", "client", "a")
+	}
+	l.Warn("refused", "client", "b")
+	l.Error("refused", "client", "a")
+	if n := strings.Count(log.String(), "client=a"); n != logBurst+1 || strings.Count(log.String(), "client=b") != 1 {
+		t.Errorf("%d lines of a; want %d and the error: %s", n, logBurst, log.String())
+	}
+	log.Reset()
+	k.of[kind{slog.LevelWarn, "refused", "a"}].out = 992
+	(&quiet{slog.NewTextHandler(&log, nil), k}).sum(kind{slog.LevelWarn, "refused", "a"})
+	if text := log.String(); !strings.Contains(text, "lines=992") || !strings.Contains(text, "client=a") || !strings.Contains(text, "of=refused") {
+		t.Errorf("the sum is %q", text)
+	}
+	log.Reset()
+	now = now.Add(logEvery)
+	for range 1000 {
+		l.Warn("refused", "client", "a")
+	}
+	if n := count("client=a"); n != 1 {
+		t.Errorf("%d lines in the next interval; want 1", n)
+	}
+	now = now.Add(-time.Hour) // a clock that is put back frees nothing
+	for range 1000 {
+		l.Warn("refused", "client", "a")
+	}
+	if n := count("client=a"); n != 0 {
+		t.Errorf("%d lines after the clock went back", n)
+	}
+	for i := range 3 * maxKinds {
+		l.Warn("refused", "client", string(rune('A'+i)))
+	}
+	if len(k.of) > maxKinds+1 {
+		t.Errorf("%d kinds are kept; want at most %d", len(k.of), maxKinds+1)
+	}
+}
+
+// TestStatementsOfOtherServers: what a client signed for one server is taken by no other of the same round, graph and roster.
+func TestStatementsOfOtherServers(t *testing.T) {
+	a, b := newFixture(t, ""), newFixture(t, "")
+	b.stop()
+	b.round.Clients, b.keys = a.round.Clients, a.keys
+	b.start()
+	data := a.made("a", 1, nil)
+	signed := a.signed(a.keys["a"], identity.Upload, data, nil)
+	if status, reply := b.request("PUT", wire.UploadPath(3, "a"), data, signed); status != http.StatusForbidden {
+		t.Errorf("server B takes what was signed for A: %d %s", status, reply)
+	}
+	if status, reply := a.request("PUT", wire.UploadPath(3, "a"), data, signed); status != http.StatusCreated {
+		t.Errorf("server A: %d %s", status, reply)
+	}
+	ask := a.signed(a.keys["a"], identity.Ask, nil, nil)
+	if status, reply := b.request("GET", wire.ReceiptPath(3, "a"), nil, ask); status != http.StatusForbidden {
+		t.Errorf("server B answers what was asked of A: %d %s", status, reply)
+	}
+}
