@@ -333,7 +333,7 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 }
 
 // Decode decodes an image after checking its size.
-func Decode(data []byte) (image.Image, error) { return imagefile.Decode(data) }
+func Decode(data []byte) (image.Image, error) { return imagefile.Decode(context.Background(), data) }
 
 // commonSize returns the size and channels that all readable images are brought to; 1x1 where there are none.
 func commonSize(files []imageFile) (h, w, ch int, same bool) {

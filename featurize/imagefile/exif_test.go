@@ -100,7 +100,7 @@ func TestOrientation(t *testing.T) {
 			if c, err := Header(bytes.NewReader(data)); err != nil || c.Width != 32 || c.Height != 16 {
 				t.Errorf("%s, orientation %d: %dx%d, %v; want 32x16", name, o, c.Width, c.Height, err)
 			}
-			got, err := Decode(data)
+			got, err := Decode(t.Context(), data)
 			if err != nil {
 				t.Fatalf("%s, orientation %d: %v", name, o, err)
 			}

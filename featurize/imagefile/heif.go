@@ -141,7 +141,7 @@ func (d decoder) run(ctx context.Context, path string, data []byte, pixels int) 
 	if !bytes.HasPrefix(png, []byte("\x89PNG")) {
 		return nil, fmt.Errorf("it wrote no PNG%s", said)
 	}
-	if im, err = decode(png, longest(pixels), pixels); err != nil {
+	if im, err = decode(ctx, png, longest(pixels), pixels); err != nil {
 		return nil, fmt.Errorf("its PNG: %w", err)
 	}
 	if t, ok := im.(turned); ok { // EXIF is copied from the file, where it describes the camera and not the picture

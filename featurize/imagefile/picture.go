@@ -135,12 +135,12 @@ func decodeFile(ctx context.Context, path string, pixels int) (im image.Image, d
 		}
 		return im, sha256.Sum256(data), nil
 	}
-	return decodeBytes(path, data, pixels)
+	return decodeBytes(ctx, path, data, pixels)
 }
 
 // decodeBytes is decodeFile for the contents of a file.
-func decodeBytes(path string, data []byte, pixels int) (im image.Image, digest [sha256.Size]byte, err error) {
-	im, err = decode(data, longest(pixels), pixels)
+func decodeBytes(ctx context.Context, path string, data []byte, pixels int) (im image.Image, digest [sha256.Size]byte, err error) {
+	im, err = decode(ctx, data, longest(pixels), pixels)
 	if err != nil {
 		return nil, digest, fmt.Errorf("%s: %w", path, err)
 	}
@@ -150,10 +150,11 @@ func decodeBytes(path string, data []byte, pixels int) (im image.Image, digest [
 // longest returns the bytes of the longest file of an image of the given number of pixels: its pixels as they are, and a generous header.
 func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 
-// Decode decodes an image after checking its size. HEIC and AVIF are refused: they are decoded from files.
-func Decode(data []byte) (image.Image, error) { return decode(data, MaxBytes, MaxPixels) }
+// Decode decodes an image after checking its size, and stops soon after ctx has ended. HEIC and AVIF are refused: they are decoded from
+// files.
+func Decode(ctx context.Context, data []byte) (image.Image, error) { return decode(ctx, data, MaxBytes, MaxPixels) }
 
-func decode(data []byte, limit, pixels int) (image.Image, error) {
+func decode(ctx context.Context, data []byte, limit, pixels int) (image.Image, error) {
 	if len(data) > limit {
 		return nil, fmt.Errorf("an image file of more than %d bytes", limit)
 	}
@@ -164,7 +165,10 @@ func decode(data []byte, limit, pixels int) (image.Image, error) {
 	if len(data) > 12 && string(data[8:12]) == "WEBP" && int64(binary.LittleEndian.Uint32(data[4:]))+8 > int64(len(data)) {
 		return nil, errors.New("not a readable image: the WebP file is cut off") // the decoder takes memory for what is promised
 	}
-	im, format, err := image.Decode(random(bytes.NewReader(data)))
+	im, format, err := image.Decode(within(ctx, data))
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err() // a decoder may wrap it in text
+	}
 	if err != nil {
 		return nil, unread(data[:min(16, len(data))], err)
 	}

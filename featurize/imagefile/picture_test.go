@@ -64,7 +64,7 @@ func FuzzDecode(f *testing.F) {
 		} else {
 			promised *= 24
 		}
-		alloctest.AtMost(t, promised+64*len(data), func() { im, err = decode(data, MaxBytes, pixels) })
+		alloctest.AtMost(t, promised+64*len(data), func() { im, err = decode(t.Context(), data, MaxBytes, pixels) })
 		if err != nil {
 			return
 		}

@@ -250,7 +250,7 @@ func (p *pictures) decode(ctx context.Context, path string) (im image.Image, dig
 	if err != nil {
 		return nil, digest, fmt.Errorf("%s: %w", path, err)
 	}
-	return decodeBytes(path, data, p.MaxPixels)
+	return decodeBytes(ctx, path, data, p.MaxPixels)
 }
 
 // OpenFiles is [Open] for a folder whose files lie elsewhere than in the file system: their paths in it, CLASS/.../NAME with

@@ -197,7 +197,7 @@ func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 		if err := held.take(ctx, ofPixel*int64(h.Width)*int64(h.Height)); err != nil {
 			return err
 		}
-		im, err := imagefile.Decode(data)
+		im, err := imagefile.Decode(ctx, data)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ package corrupt
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"image/jpeg"
 	"math"
@@ -257,7 +258,7 @@ func (p *picture) compress(quality int) error {
 	if err := jpeg.Encode(&b, imagefile.Raw(pix, p.h, p.w, p.ch), &jpeg.Options{Quality: quality}); err != nil {
 		return fmt.Errorf("JPEG: %w", err)
 	}
-	decoded, err := imagefile.Decode(b.Bytes())
+	decoded, err := imagefile.Decode(context.Background(), b.Bytes())
 	if err != nil {
 		return fmt.Errorf("JPEG: %w", err)
 	}
