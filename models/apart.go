@@ -9,6 +9,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/check"
 	"fmp/onnx/pass"
+	"fmp/onnx/serde"
 	"fmp/onnx/shape"
 )
 
@@ -54,16 +55,15 @@ type taker struct {
 	images   onnx.ValueInfo
 	p        Preprocessing
 
-	image, raw            string // the extractor's input, and its output
-	features, set, counts string // the features of the labelled points, and the values between these and the embedding
-	extractor             string
+	image, raw            string       // the extractor's input, and its output
+	features, set, counts string       // the features of the labelled points, and the values between these and the embedding
 	nodes                 []*onnx.Node // of the extractor
 }
 
 func (t *taker) take() error {
 	g, f := t.model.Graph, t.manifest
-	if len(t.model.Functions) > 0 {
-		return fmt.Errorf("it defines functions of its own")
+	if err := t.closed(); err != nil {
+		return err
 	}
 	var ok bool
 	if t.images, ok = g.Input("images"); !ok || len(g.Inputs) != 2 || t.images.DType != onnx.Uint8 || len(t.images.Shape) != 4 {
@@ -93,6 +93,21 @@ func (t *taker) take() error {
 		}
 	}
 	return nil
+}
+
+// closed returns an error where the graph has more inputs or outputs than its parts take, or gives a value twice.
+func (t *taker) closed() error {
+	g := t.model.Graph
+	if len(t.model.Functions) > 0 {
+		return fmt.Errorf("it defines functions of its own")
+	}
+	if len(g.Optional) > 0 {
+		return fmt.Errorf("its constant %q is an input as well", g.Optional[0].Name)
+	}
+	if _, ok := g.Output("points"); len(g.Outputs) != 2 || !ok {
+		return fmt.Errorf("its outputs are %v; want points and masses", g.Outputs)
+	}
+	return check.Model(t.model)
 }
 
 // roomFor returns an error where a manifest states sizes that the graph's own constants do not have: the graph built for comparison
@@ -325,12 +340,8 @@ func (t *taker) preprocessing(seen map[*onnx.Node]bool) error {
 	return nil
 }
 
-// network finds the extractor's nodes, from its output back to the prepared images, and its digest.
+// network finds the extractor's nodes, from its output back to the prepared images.
 func (t *taker) network(seen map[*onnx.Node]bool) error {
-	var err error
-	if t.extractor, err = networkDigest(t.model, t.image, t.raw); err != nil {
-		return fmt.Errorf("its extractor: %w", err)
-	}
 	own := map[string]bool{t.image: true}
 	todo := []string{t.raw}
 	for len(todo) > 0 {
@@ -369,51 +380,82 @@ func (t *taker) match(want *onnx.Model, seen map[*onnx.Node]bool, outputs ...[2]
 	return u, nil
 }
 
-// parts cuts the graph.
+// part returns the part of the graph that computes some values from others, as it is decoded from its canonical form, and the sha256 of that.
+func (t *taker) part(name string, in, out []onnx.ValueInfo) (*onnx.Model, string, error) {
+	data, err := canonical(t.model, name, in, out)
+	if err != nil {
+		return nil, "", fmt.Errorf("client graph, %s: %w", name, err)
+	}
+	m, err := serde.Closed(data)
+	return m, DigestBytes(data), err
+}
+
+// parts cuts the graph. Its results are decoded from canonical forms, that of the extractor from the bytes of its digest.
 func (t *taker) parts() (*Apart, error) {
-	f := t.manifest
-	a := &Apart{Extractor: t.extractor, Nodes: len(t.nodes), Pixels: t.p.Height * t.p.Width * t.p.Channels}
-	read := map[string]bool{}
-	for _, n := range t.nodes {
-		for _, in := range n.Inputs {
-			if c := t.model.Graph.Initializers[in]; c != nil && !read[in] {
-				a.Numbers += c.Len()
-			}
-			read[in] = true
-		}
-	}
-	part := func(name string, in, out []onnx.ValueInfo) (*onnx.Model, error) {
-		m := onnx.Clone(t.model)
-		m.Graph.Name, m.Graph.Values, m.Graph.Outputs = name, nil, out
-		made := map[string]bool{}
-		for _, v := range in {
-			made[v.Name] = true
-		}
-		m.Graph.Nodes = slices.DeleteFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return made[n.Outputs[0]] })
-		m.Graph.Inputs = in
-		pass.RemoveUnused(m.Graph)
-		if err := shape.Infer(m); err != nil {
-			return nil, fmt.Errorf("client graph, %s: %w", name, err)
-		}
-		return m, check.Model(m)
-	}
-	n := onnx.Symbolic("n")
-	images := t.images
+	f, n := t.manifest, onnx.Symbolic("n")
+	images, image := t.images, onnx.ValueInfo{Name: t.image, DType: onnx.Float32}
 	images.Shape = append([]onnx.Dim{n}, images.Shape[1:]...)
-	var err error
-	if a.Features, err = part("features", []onnx.ValueInfo{images},
-		[]onnx.ValueInfo{{Name: t.features, DType: onnx.Float32, Shape: []onnx.Dim{n, onnx.Known(f.Dx)}}}); err != nil {
-		return nil, err
+	if image.Shape = images.Shape; !t.p.NHWC {
+		image.Shape = []onnx.Dim{n, images.Shape[3], images.Shape[1], images.Shape[2]}
 	}
-	pass.Rename(a.Features.Graph, map[string]string{t.features: ValueFeatures})
-	one := onnx.Known(1)
-	a.Embedding, err = part("embedding", []onnx.ValueInfo{
-		{Name: t.set, DType: onnx.Float32, Shape: []onnx.Dim{one, n, onnx.Known(f.Dx + f.C)}},
-		{Name: t.counts, DType: onnx.Float32, Shape: []onnx.Dim{one, n}},
-	}, []onnx.ValueInfo{{Name: "points"}, {Name: "masses"}})
+	if t.p.Raw {
+		image.DType = onnx.Uint8
+	}
+	raw, features := onnx.ValueInfo{Name: t.raw, DType: onnx.Float32}, onnx.ValueInfo{Name: t.features, DType: onnx.Float32}
+	m, _, err := t.part("preprocessing", []onnx.ValueInfo{images}, []onnx.ValueInfo{image})
 	if err != nil {
 		return nil, err
 	}
-	pass.Rename(a.Embedding.Graph, map[string]string{t.set: ValueSet, t.counts: ValuePresent})
+	a := &Apart{Pixels: t.p.Height * t.p.Width * t.p.Channels}
+	extractor, digest, err := t.part("network", []onnx.ValueInfo{image}, []onnx.ValueInfo{raw})
+	if err != nil {
+		return nil, fmt.Errorf("its extractor: %w", err)
+	}
+	a.Extractor, a.Nodes = digest, len(extractor.Graph.Nodes)
+	for _, c := range extractor.Graph.Initializers {
+		a.Numbers += c.Len()
+	}
+	then := []*onnx.Model{extractor}
+	if t.raw != t.features {
+		last, _, err := t.part("standardisation", []onnx.ValueInfo{raw}, []onnx.ValueInfo{features})
+		if err != nil {
+			return nil, err
+		}
+		then = append(then, last)
+	}
+	pass.Rename(m.Graph, map[string]string{m.Graph.Inputs[0].Name: "images"})
+	for _, next := range then {
+		link := map[string]string{next.Graph.Inputs[0].Name: m.Graph.Outputs[0].Name}
+		if m, err = pass.Compose(m, next, link); err != nil {
+			return nil, fmt.Errorf("client graph, features: %w", err)
+		}
+	}
+	m.Graph.Name = "features"
+	pass.Rename(m.Graph, map[string]string{m.Graph.Outputs[0].Name: ValueFeatures})
+	m.Graph.Outputs[0].Shape = []onnx.Dim{n, onnx.Known(f.Dx)}
+	if a.Features, err = inferred(m); err != nil {
+		return nil, err
+	}
+	one := onnx.Known(1)
+	if m, _, err = t.part("embedding", []onnx.ValueInfo{
+		{Name: t.set, DType: onnx.Float32, Shape: []onnx.Dim{one, n, onnx.Known(f.Dx + f.C)}},
+		{Name: t.counts, DType: onnx.Float32, Shape: []onnx.Dim{one, n}},
+	}, []onnx.ValueInfo{{Name: "points", DType: onnx.Float32}, {Name: "masses", DType: onnx.Float32}}); err != nil {
+		return nil, err
+	}
+	g := m.Graph
+	pass.Rename(g, map[string]string{g.Inputs[0].Name: ValueSet, g.Inputs[1].Name: ValuePresent, g.Outputs[0].Name: "points",
+		g.Outputs[1].Name: "masses"})
+	if a.Embedding, err = inferred(m); err != nil {
+		return nil, err
+	}
 	return a, Steady(a.Features)
+}
+
+// inferred returns a part of a client graph with the shapes that follow, checked.
+func inferred(m *onnx.Model) (*onnx.Model, error) {
+	if err := shape.Infer(m); err != nil {
+		return nil, fmt.Errorf("client graph, %s: %w", m.Graph.Name, err)
+	}
+	return m, check.Model(m)
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"fmp/onnx"
-	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
 
@@ -296,19 +295,32 @@ func DigestBytes(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Load reads a model file and its manifest, with Source and Digest filled in.
+// Load reads a model file and its manifest, with Source and Digest filled in. A client graph or a classifier must be one closed file
+// ([serde.Closed]); the larger tensors of others may lie in files beside it.
 func Load(path string) (*onnx.Model, Manifest, error) {
-	m, err := serde.Load(path)
+	return loadAs(path, func(metadata map[string]string) bool {
+		kind := metadata[keyPrefix+"kind"]
+		return kind == KindClient || kind == KindClassifier
+	})
+}
+
+// LoadClosed is [Load] of a model that must be one closed file, whatever it says that it is.
+func LoadClosed(path string) (*onnx.Model, Manifest, error) {
+	return loadAs(path, func(map[string]string) bool { return true })
+}
+
+func loadAs(path string, closed func(metadata map[string]string) bool) (*onnx.Model, Manifest, error) {
+	data, err := serde.ReadFile(path)
+	if err != nil {
+		return nil, Manifest{}, err
+	}
+	m, err := serde.LoadBytes(path, data, closed)
 	if err != nil {
 		return nil, Manifest{}, err
 	}
 	f, err := ReadManifest(m)
 	if err != nil {
 		return nil, Manifest{}, fmt.Errorf("model %s: %w", path, err)
-	}
-	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
-	if err != nil {
-		return nil, Manifest{}, fmt.Errorf("loading model: %w", err)
 	}
 	f.Source, f.Digest = path, DigestBytes(data)
 	return m, f, nil

@@ -1,7 +1,10 @@
 package models
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -34,7 +37,9 @@ func makers(g *onnx.Graph) map[string]*onnx.Node {
 	out := map[string]*onnx.Node{}
 	for _, n := range g.Nodes {
 		for _, o := range n.Outputs {
-			out[o] = n
+			if o != "" { // of an output left out
+				out[o] = n
+			}
 		}
 	}
 	return out
@@ -160,3 +165,20 @@ func attribute(a onnx.Attr) string {
 
 // sameTensor reports whether two tensors are equal bit for bit.
 func sameTensor(a, b *onnx.Tensor) bool { return tensorDigest(a) == tensorDigest(b) }
+
+// tensorDigest returns the sha256 of a tensor's element type, shape and numbers.
+func tensorDigest(t *onnx.Tensor) [sha256.Size]byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%v %v\n", t.DType, t.Shape)
+	if texts, ok := t.Data.([]string); ok {
+		fmt.Fprintf(h, "%q", texts)
+		return [sha256.Size]byte(h.Sum(nil))
+	}
+	const chunk = 1 << 12 // so that large tensors are not copied
+	var buf []byte
+	for v, i := reflect.ValueOf(t.Data), 0; i < v.Len(); i += chunk {
+		buf, _ = binary.Append(buf[:0], binary.LittleEndian, v.Slice(i, min(i+chunk, v.Len())).Interface())
+		h.Write(buf)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}

@@ -37,7 +37,7 @@ func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, erro
 	if err := boundedModel(path); err != nil {
 		return nil, models.Manifest{}, err
 	}
-	m, f, err := models.Load(path)
+	m, f, err := models.LoadClosed(path)
 	if err != nil {
 		return nil, f, err
 	}

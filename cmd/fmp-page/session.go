@@ -486,7 +486,7 @@ func (s *session) receipt(q *request) (any, []byte, error) {
 
 // openClassifier opens a classifier.
 func (s *session) openClassifier(q *request) (any, []byte, error) {
-	m, err := serde.Unmarshal(q.data)
+	m, err := serde.Closed(q.data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("classifier: %w", err)
 	}

@@ -498,7 +498,7 @@ func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling
 	p := &pooling{eng: eng, client: r.Client, options: pool.Options{Predictor: r.Predictor, Open: r.Open, Scope: r.Scope, Seed: pool.Seed,
 		Threads: cfg.Engine.Threads}}
 	var err error
-	if p.graph, err = serde.Unmarshal(r.GraphData); err != nil {
+	if p.graph, err = serde.Closed(r.GraphData); err != nil {
 		return nil, err
 	}
 	if r.Corpus != "" {
@@ -687,7 +687,7 @@ type onImages struct {
 
 // measure scores a classifier on a folder of images by class.
 func measure(ctx context.Context, eng engine.Engine, classifier []byte, folder string) (s onImages, err error) {
-	m, err := serde.Unmarshal(classifier)
+	m, err := serde.Closed(classifier)
 	if err != nil {
 		return s, err
 	}

@@ -53,8 +53,9 @@ func newSignCommand() *cobra.Command {
 		Long: `Write a signature of a model in the format of OpenSSF Model Signing (OMS v1.0): a Sigstore bundle with the SHA-256 of
 every file, signed with an ECDSA key on P-256. Any verifier of the format reads it (model_signing verify key).
 
-MODEL is one file (a client graph, a classifier) or a folder; of a folder the signature covers every file but Git's and those
-of --ignore, and links are refused. fmp verify, fmp-edge compress --signed-by and fmp-edge predict --signed-by verify it.
+MODEL is one file (a client graph, a classifier) or a folder. Of a model's file the signature covers the files that hold its
+data as well, of a folder every file but Git's and those of --ignore; links are refused. fmp verify, fmp-edge compress
+--signed-by and fmp-edge predict --signed-by verify it.
 Where the signature of a round's client graph is beside it, fmp serve hands it to the clients (fmp-edge join --signed-by).
 
 --new-key FILE makes a key: the private half in FILE, which its owner alone can read, the public one in FILE.pub. Give
@@ -157,8 +158,8 @@ func newVerifyCommand() *cobra.Command {
 		Use:   "verify MODEL",
 		Short: "Verify who signed a model, and that nothing of it was changed",
 		Long: `Verify the signature of a model, a file or a folder, in the format of OpenSSF Model Signing (OMS v1.0), made with an ECDSA
-key on P-256 by fmp sign or by another program (model_signing sign key). Of a folder every file must be there, unchanged,
-and no other but those that the signature leaves out.
+key on P-256 by fmp sign or by another program (model_signing sign key). Of a folder, and of a model with the files that hold
+its data, every file must be there, unchanged, and no other but those that the signature leaves out.
 
 A signature says who made a model. It does not say when, nor that it is the newest, nor what it is good for. Signatures with
 certificates or Sigstore identities are refused. The exit code is 0 where the signature holds and 1 where it does not.`,

@@ -166,7 +166,7 @@ func judging(ctx context.Context, by *merge.Part, m work.Models, o pool.Options)
 
 // withModels calls a function with the client graph of a job, and with its predictors in files of their own.
 func withModels(m work.Models, o pool.Options, do func(*onnx.Model, models.Manifest, pool.Options) error) error {
-	g, err := serde.Unmarshal(m.Graph)
+	g, err := serde.Closed(m.Graph)
 	if err != nil {
 		return err
 	}

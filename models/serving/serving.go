@@ -79,7 +79,7 @@ func Write(dir string, data []byte, o Options) (*Package, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m, err := serde.Unmarshal(data)
+	m, err := serde.Closed(data)
 	if err != nil {
 		return nil, err
 	}

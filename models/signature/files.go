@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,12 +9,16 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	slashpath "path"
+	"path/filepath"
 	"unicode/utf8"
 
 	"fmp/onnx/regularfile"
+	"fmp/onnx/serde"
 )
 
-// digests returns the SHA-256 in hex of the file at path, under the name [single], or of every file of a folder that is not ignored.
+// digests returns the SHA-256 in hex of every file of a folder that is not ignored, or of the file at path: under the name [single], or where
+// it is a model with data in other files, under its own name beside these.
 func digests(path string, ignored []string) (map[string]string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -21,12 +26,7 @@ func digests(path string, ignored []string) (map[string]string, error) {
 	}
 	out := map[string]string{}
 	if !st.IsDir() {
-		f, err := regularfile.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		out[single], err = sum(f)
-		return out, err
+		return ofFile(path)
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -59,6 +59,72 @@ func digests(path string, ignored []string) (map[string]string, error) {
 		err = errors.New("the folder has no files")
 	}
 	return out, err
+}
+
+// ofFile returns the digests of a file and of those that hold data of it.
+func ofFile(path string) (map[string]string, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := sum(f)
+	if err != nil {
+		return nil, err
+	}
+	names, err := beside(path, digest)
+	if err != nil || len(names) == 0 {
+		return map[string]string{single: digest}, err
+	}
+	dir, base := filepath.Split(path)
+	root, err := os.OpenRoot(cmp.Or(dir, "."))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	out := map[string]string{base: digest}
+	for _, name := range names {
+		switch {
+		case !local(name) || name == base:
+			return nil, fmt.Errorf("its data lie in %.200q, which is no other file of its folder", name)
+		case len(out) == maxFiles:
+			return nil, fmt.Errorf("more than %d files", maxFiles)
+		}
+		for at := name; at != "."; at = slashpath.Dir(at) { // a link could lead elsewhere for another reader
+			if st, err := root.Lstat(filepath.FromSlash(at)); err != nil {
+				return nil, err
+			} else if at == name && !st.Mode().IsRegular() || at != name && !st.IsDir() {
+				return nil, fmt.Errorf("%s is a link or a device; want regular files alone", at)
+			}
+		}
+		f, err := regularfile.OpenIn(root, filepath.FromSlash(name))
+		if err != nil {
+			return nil, err
+		}
+		if out[name], err = sum(f); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// beside returns the names of the files that hold data of a model, with slashes. A file of another kind has none.
+func beside(path, digest string) ([]string, error) {
+	st, err := os.Stat(path)
+	if err != nil || st.Size() > serde.MaxFileBytes {
+		return nil, err // protobuf has no messages as large
+	}
+	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
+	if err != nil {
+		return nil, err
+	}
+	if got := sha256.Sum256(data); hex.EncodeToString(got[:]) != digest {
+		return nil, errors.New("it changed while it was read")
+	}
+	names, err := serde.Externals(data)
+	if err != nil {
+		return nil, fmt.Errorf("it is a model, and which files hold its data cannot be told: %w", err)
+	}
+	return names, nil
 }
 
 // sum returns the SHA-256 of a file, and closes it.

@@ -2,8 +2,8 @@
 // https://github.com/ossf/model-signing-spec) with ECDSA keys on P-256 and SHA-256.
 //
 // A signature is a Sigstore bundle (v0.3, JSON). It holds a DSSE envelope, whose payload is an in-toto statement (v1) with the
-// predicate https://model_signing/signature/v1.0: the SHA-256 of every file of the model, by its path. It covers one file or a
-// folder, and is kept beside it.
+// predicate https://model_signing/signature/v1.0: the SHA-256 of every file of the model, by its path. It covers one file, with those that
+// hold data of it, or a folder, and is kept beside it.
 //
 // Bundles come from outside. [Verify] believes only the part of one that the key signed. Certificates, Sigstore's transparency
 // log, other curves, and hashes by shards are refused by name. The package is part of the program for small devices.
@@ -347,7 +347,7 @@ func (m *Manifest) CheckDigest(name, digest string) error {
 }
 
 // Check reports whether the file or folder at path has every file that the signature covers, unchanged, and no other that it does
-// not leave out. Links and devices are refused.
+// not leave out. The files of a model's file are itself and those that it says hold its data. Links and devices are refused.
 func (m *Manifest) Check(path string) error {
 	files, err := digests(path, m.Ignored)
 	if err != nil {

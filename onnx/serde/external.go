@@ -6,7 +6,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"fmp/onnx"
 	"fmp/onnx/onnxpb"
@@ -20,17 +25,7 @@ const mapFrom = 16 << 20
 // below, symbolic links included, and hold as many bytes as shape and type say; no more is read. A large file is mapped: its tensors
 // are left where they lie. It returns the places of the main graph's initializers, by name.
 func readExternal(p *onnxpb.ModelProto, dir string) (map[string]*onnx.External, error) {
-	var tensors []*onnxpb.TensorProto
-	if err := externalTensors(p.Graph, 0, &tensors); err != nil {
-		return nil, err
-	}
-	for _, f := range p.Functions {
-		for _, n := range f.Node {
-			if err := externalInNode(n, 0, &tensors); err != nil {
-				return nil, err
-			}
-		}
-	}
+	tensors := tensorsElsewhere(p)
 	if len(tensors) == 0 {
 		return nil, nil
 	}
@@ -64,46 +59,73 @@ func readExternal(p *onnxpb.ModelProto, dir string) (map[string]*onnx.External, 
 	return places, nil
 }
 
-func externalTensors(g *onnxpb.GraphProto, depth int, into *[]*onnxpb.TensorProto) error {
-	if g == nil {
-		return nil
-	}
-	if depth > onnx.MaxDepth {
-		return fmt.Errorf("subgraphs are nested more than %d deep", onnx.MaxDepth)
-	}
-	for _, t := range g.Initializer {
-		addExternal(t, into)
-	}
-	for _, n := range g.Node {
-		if err := externalInNode(n, depth, into); err != nil {
-			return err
+// tensorsElsewhere lists the tensors whose data lie in other files, wherever they stand in a message.
+func tensorsElsewhere(p *onnxpb.ModelProto) (all []*onnxpb.TensorProto) {
+	eachMessage(p.ProtoReflect(), func(m protoreflect.Message) bool {
+		if t, ok := m.Interface().(*onnxpb.TensorProto); ok && t.DataLocation == onnxpb.TensorProto_EXTERNAL {
+			all = append(all, t)
 		}
-	}
-	return nil
+		return true
+	})
+	return all
 }
 
-func externalInNode(n *onnxpb.NodeProto, depth int, into *[]*onnxpb.TensorProto) error {
-	for _, a := range n.Attribute {
-		addExternal(a.T, into)
-		for _, t := range a.Tensors {
-			addExternal(t, into)
-		}
-		if err := externalTensors(a.G, depth+1, into); err != nil {
-			return err
-		}
-		for _, g := range a.Graphs {
-			if err := externalTensors(g, depth+1, into); err != nil {
-				return err
+// eachMessage calls a function with a message and those within it, until it returns false; it reports whether it never did. The decoder
+// bounded their depth.
+func eachMessage(m protoreflect.Message, do func(m protoreflect.Message) bool) bool {
+	ok := do(m)
+	if !ok {
+		return false
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil:
+		case f.IsList():
+			for i := 0; ok && i < v.List().Len(); i++ {
+				ok = eachMessage(v.List().Get(i).Message(), do)
 			}
+		default:
+			ok = eachMessage(v.Message(), do)
 		}
-	}
-	return nil
+		return ok
+	})
+	return ok
 }
 
-func addExternal(t *onnxpb.TensorProto, into *[]*onnxpb.TensorProto) {
-	if t != nil && t.DataLocation == onnxpb.TensorProto_EXTERNAL {
-		*into = append(*into, t)
+// Externals returns the names of the files that hold data of a model, relative to its folder, sorted; each stands once. Data other than a
+// message with a graph have none; such a message that cannot be decoded is an error, as another reader might decode it.
+func Externals(data []byte) ([]string, error) {
+	p, err := decode(data)
+	if err != nil {
+		if !hasGraph(data) {
+			err = nil
+		}
+		return nil, err
 	}
+	var names []string
+	for _, t := range tensorsElsewhere(p) {
+		e, _, err := place(t)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: external data: %w", t.Name, err)
+		}
+		names = append(names, strings.TrimPrefix(e.Location, "./"))
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// hasGraph reports whether data are fields of protobuf with one that can be a model's graph.
+func hasGraph(data []byte) (has bool) {
+	const graph = 7
+	for len(data) > 0 {
+		num, kind, n := protowire.ConsumeField(data)
+		if n < 0 {
+			return false
+		}
+		has = has || num == graph && kind == protowire.BytesType
+		data = data[n:]
+	}
+	return has
 }
 
 // Tensors may share bytes of a file, as tied weights do, but all together read no more than this many times

@@ -25,6 +25,15 @@ const MaxFileBytes = 2 << 30
 // Load reads a model file, and the files beside it that hold its larger tensors where it says so
 // (external data; they must lie in the model's folder or below). It neither checks the model nor infers shapes.
 func Load(path string) (*onnx.Model, error) {
+	data, err := ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return LoadBytes(path, data, nil)
+}
+
+// ReadFile reads a model file.
+func ReadFile(path string) ([]byte, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		return nil, fmt.Errorf("loading model %s: it is a folder; give the .onnx file (a TensorFlow SavedModel is exported with tf2onnx)", path)
 	}
@@ -32,17 +41,40 @@ func Load(path string) (*onnx.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading model: %w", err)
 	}
-	p, err := decode(data)
-	var places map[string]*onnx.External
-	if err == nil {
-		places, err = readExternal(p, filepath.Dir(path))
-	}
-	var m *onnx.Model
-	if err == nil {
-		m, err = modelFromProto(p)
-	}
+	return data, nil
+}
+
+// LoadBytes is [Load] of a file that was read. Where whole, which may be nil, says so of the model's metadata, the model must be one closed
+// file ([Closed]): no other is looked at.
+func LoadBytes(path string, data []byte, whole func(metadata map[string]string) bool) (*onnx.Model, error) {
+	m, err := load(path, data, whole)
 	if err != nil {
 		return nil, fmt.Errorf("loading model %s: %w", path, err)
+	}
+	return m, nil
+}
+
+func load(path string, data []byte, whole func(metadata map[string]string) bool) (*onnx.Model, error) {
+	p, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	if whole != nil {
+		is := whole(nil)
+		for _, kv := range p.MetadataProps { // one at a time: a key may be given twice
+			is = is || whole(map[string]string{kv.Key: kv.Value})
+		}
+		if is {
+			return closed(p)
+		}
+	}
+	places, err := readExternal(p, filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	m, err := modelFromProto(p)
+	if err != nil {
+		return nil, err
 	}
 	for name, e := range places {
 		m.Graph.Initializers[name].External = e
@@ -384,6 +416,7 @@ func encode(p *onnxpb.ModelProto) ([]byte, error) {
 	return data, nil
 }
 
+// modelToProto returns a message that shares the numbers of the model's tensors.
 func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 	p := &onnxpb.ModelProto{
 		IrVersion: m.IR, ProducerName: m.Producer, ProducerVersion: m.ProducerVersion, Domain: m.Domain,
@@ -429,7 +462,7 @@ func opsetsToProto(opsets map[string]int64) []*onnxpb.OperatorSetIdProto {
 func graphToProto(g *onnx.Graph) (*onnxpb.GraphProto, error) {
 	p := &onnxpb.GraphProto{Name: g.Name, DocString: g.Doc}
 	for _, name := range g.InitializerNames() {
-		tp, err := TensorToProto(name, g.Initializers[name])
+		tp, err := sharedTensor(name, g.Initializers[name])
 		if err != nil {
 			return nil, err
 		}
@@ -511,10 +544,10 @@ func attrToProto(a onnx.Attr) (*onnxpb.AttributeProto, error) {
 			p.Strings = append(p.Strings, []byte(s))
 		}
 	case onnx.AttrTensor:
-		p.T, err = TensorToProto("", a.Tensor)
+		p.T, err = sharedTensor("", a.Tensor)
 	case onnx.AttrTensors:
 		for _, t := range a.Tensors {
-			tp, terr := TensorToProto("", t)
+			tp, terr := sharedTensor("", t)
 			if terr != nil {
 				err = terr
 				break

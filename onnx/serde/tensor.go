@@ -3,6 +3,7 @@ package serde
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"fmp/onnx"
@@ -188,6 +189,15 @@ func storedElements(p *onnxpb.TensorProto, d onnx.DType) int {
 
 // TensorToProto writes a tensor as a TensorProto with raw little-endian data (strings in string_data).
 func TensorToProto(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
+	p, err := sharedTensor(name, t)
+	if err == nil {
+		p.RawData = slices.Clone(p.RawData)
+	}
+	return p, err
+}
+
+// sharedTensor is TensorToProto with the tensor's own bytes where these are as files have them.
+func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	if err := onnx.CheckTensor(t); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
@@ -195,20 +205,34 @@ func TensorToProto(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	for i, d := range t.Shape {
 		p.Dims[i] = int64(d)
 	}
-	if s, ok := t.Data.([]string); ok {
-		for _, v := range s {
-			p.StringData = append(p.StringData, []byte(v))
+	var err error
+	switch v := t.Data.(type) {
+	case []string:
+		for _, s := range v {
+			p.StringData = append(p.StringData, []byte(s))
 		}
-		return p, nil
+	case []float32:
+		p.RawData, err = rawBytes(v)
+	case []int64:
+		p.RawData, err = rawBytes(v)
+	default:
+		if t.DType.IsNarrow() {
+			p.RawData = onnx.PackedData(t)
+			break
+		}
+		p.RawData, err = binary.Append(make([]byte, 0, t.Len()*t.DType.Size()), binary.LittleEndian, t.Data)
 	}
-	if t.DType.IsNarrow() {
-		p.RawData = onnx.PackedData(t)
-		return p, nil
-	}
-	raw, err := binary.Append(make([]byte, 0, t.Len()*t.DType.Size()), binary.LittleEndian, t.Data)
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
-	p.RawData = raw
 	return p, nil
+}
+
+// rawBytes returns numbers in little-endian order, where they lie if this machine holds them so.
+func rawBytes[T float32 | int64](v []T) ([]byte, error) {
+	size := int(unsafe.Sizeof(T(0)))
+	if littleEndian && len(v) > 0 {
+		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*size), nil
+	}
+	return binary.Append(make([]byte, 0, len(v)*size), binary.LittleEndian, v)
 }

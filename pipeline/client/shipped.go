@@ -3,9 +3,9 @@ package client
 // Shipped names the extractors that come with this program by their digests (docs/formats.md). Who runs this program trusts them as much as
 // it.
 var Shipped = map[string]string{
-	"4cbbee2d614ba6b70734b378114219912ce8dd7a6874e017d66342d3e6071530": "digits",
-	"958655cd2133d4b7ad34de2f80961d88c072dc578ccf0197d5ad5501c1e93a61": "digits-color",
-	"19d2b978408f65f55fb819dce2b137f21e40e3f36c6cc938c0a5a08907253add": "mnist",
-	"64adbcef9e845d5ff4ec30843bc21cf7227845fb73193f6241fc61a1e66d2f93": "cifar10",
-	"6aa223078b65f5d86dcbf7c73e7ef42bd8944919898d5cd82ef7fc59e163c9e6": "cifar100",
+	"ce6e7d2426f12ed41c31fa5db7109d7f4ea3e79101542fe9e469349010003db9": "digits",
+	"32221237ee747fff3267584d8c9a4566d3f2e2702208298a5437d81509443ea1": "digits-color",
+	"8e8baadc0f44e8ce5fd583fbf19817870f8dc19aaba84ff0a05463ce41037100": "mnist",
+	"f37c68e26b44db875e0aca9e01952590375b47099e77ba9f012695d520aa7972": "cifar10",
+	"72b2ac7ed6fed8f0b00eeed5584b7b95c6bc1e54633d6fcee93c01404dd670ad": "cifar100",
 }

@@ -14,7 +14,7 @@ import (
 
 // Parse returns the client of a client graph's file.
 func Parse(data []byte, threads int) (*Client, error) {
-	m, err := serde.Unmarshal(data)
+	m, err := serde.Closed(data)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func Doubler(t *testing.T) *onnx.Model {
 }
 
 // Linear returns a model of y = x w over "batch" rows.
-func Linear(t *testing.T, name, in, out string, from, to int) *onnx.Model {
+func Linear(t testing.TB, name, in, out string, from, to int) *onnx.Model {
 	t.Helper()
 	b := build.New(name)
 	x := b.Input(in, onnx.Float32, "batch", from)

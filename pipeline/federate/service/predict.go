@@ -64,7 +64,7 @@ func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error
 	if data == nil || eng == nil {
 		return nil, nil
 	}
-	m, err := serde.Unmarshal(data)
+	m, err := serde.Closed(data)
 	if err != nil {
 		return nil, err
 	}

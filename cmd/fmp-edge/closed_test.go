@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/onnxpb"
+)
+
+// withExternal writes a model whose first constant lies in the file ward-1.key beside it.
+func withExternal(t *testing.T, path string, change func(p *onnxpb.ModelProto)) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p onnxpb.ModelProto
+	if err := proto.Unmarshal(data, &p); err != nil {
+		t.Fatal(err)
+	}
+	w := p.Graph.Initializer[0]
+	w.Dims, w.DataType, w.RawData, w.DataLocation = []int64{137}, int32(onnx.Uint8), nil, onnxpb.TensorProto_EXTERNAL
+	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "ward-1.key"}}
+	if change != nil {
+		change(&p)
+	}
+	if data, err = proto.Marshal(&p); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "model.onnx")
+	write(t, to, data)
+	return to
+}
+
+// TestNoOtherFile: a model that names the key file beside it is refused before that is opened, whatever it says that it is.
+func TestNoOtherFile(t *testing.T) {
+	im, labels := blobs(10)
+	images, _ := folder(t, im, labels)
+	kindless := func(p *onnxpb.ModelProto) { p.MetadataProps = nil }
+	twice := func(p *onnxpb.ModelProto) {
+		p.MetadataProps = append(p.MetadataProps, &onnxpb.StringStringEntryProto{Key: "fmp.kind", Value: models.KindExtractor})
+	}
+	for name, c := range map[string]struct {
+		model  string
+		change func(p *onnxpb.ModelProto)
+		args   []string
+	}{
+		"client graph":                {model(t, models.KindClient), nil, []string{"compress", "--client", "a"}},
+		"client graph without a kind": {model(t, models.KindClient), kindless, []string{"compress", "--client", "a"}},
+		"client graph of two kinds":   {model(t, models.KindClient), twice, []string{"compress", "--client", "a"}},
+		"classifier":                  {classifier(t), nil, []string{"predict"}},
+		"client graph, inspected":     {model(t, models.KindClient), nil, []string{"inspect"}},
+	} {
+		path := withExternal(t, c.model, c.change)
+		for _, there := range []bool{false, true} {
+			if there {
+				write(t, filepath.Join(filepath.Dir(path), "ward-1.key"), make([]byte, 137))
+			}
+			args, out := c.args, filepath.Join(t.TempDir(), "upload")
+			switch args[0] {
+			case "inspect":
+				args = []string{"inspect", path}
+			case "compress":
+				args = append(args[:3:3], "-o", out, "--model", path, images)
+			default:
+				args = append(args[:1:1], "--model", path, images)
+			}
+			var log bytes.Buffer
+			code := execute(context.Background(), args, &log, &log)
+			if _, err := os.Stat(out); code == exitOK || err == nil || !strings.Contains(log.String(), "lies in another file, which is not read") {
+				t.Errorf("%s, the key there %v: exit code %d, %s", name, there, code, log.String())
+			}
+		}
+	}
+}

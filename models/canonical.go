@@ -1,0 +1,134 @@
+package models
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+	"fmp/onnx/serde"
+)
+
+// canonical returns the part of a graph that computes some values from others as a model file, in the one form that it has here
+// (docs/formats.md): these bytes are decoded and run, and a network's digest is their sha256, so that the digest is of everything that an
+// executor reads. Names, documentation, the order of nodes and of attributes, and nodes that the values do not need are not in it.
+func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, error) {
+	w := &walk{model: m, maker: makers(m.Graph), named: map[string]string{"": ""},
+		graph: &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}}, opsets: map[string]int64{"": m.Opset()}}
+	for i, v := range in {
+		w.named[v.Name], v.Name, v.Doc = fmt.Sprintf("x%d", i), fmt.Sprintf("x%d", i), ""
+		w.graph.Inputs = append(w.graph.Inputs, v)
+	}
+	for _, v := range out {
+		to, err := w.value(v.Name)
+		if err != nil {
+			return nil, err
+		}
+		v.Name, v.Doc = to, ""
+		w.graph.Outputs = append(w.graph.Outputs, v)
+	}
+	return serde.Marshal(&onnx.Model{IR: onnx.DefaultIR, Opsets: w.opsets, Graph: w.graph})
+}
+
+// walk copies nodes in the order in which a walk from the outputs, inputs from first to last, is done with them.
+type walk struct {
+	model  *onnx.Model
+	maker  map[string]*onnx.Node
+	named  map[string]string // the names of values that were copied
+	graph  *onnx.Graph
+	opsets map[string]int64
+	depth  int
+}
+
+// maxChain bounds the nodes of a network one behind another.
+const maxChain = 20_000
+
+// value copies the nodes that make a value, and returns its new name. Only the empty name, of a value left out, stays as it is.
+func (w *walk) value(name string) (string, error) {
+	if to, ok := w.named[name]; ok {
+		return to, nil
+	}
+	if t, ok := w.model.Graph.Initializers[name]; ok {
+		to := fmt.Sprintf("c%d", len(w.graph.Initializers))
+		w.named[name], w.graph.Initializers[to] = to, t
+		return to, nil
+	}
+	n := w.maker[name]
+	if n == nil {
+		return "", fmt.Errorf("it reads %q, which is neither its input nor one of its constants", name)
+	}
+	if w.depth++; w.depth > maxChain {
+		return "", fmt.Errorf("more than %d nodes one behind another", maxChain)
+	}
+	defer func() { w.depth-- }()
+	c := &onnx.Node{Op: n.Op, Domain: domainOf(n)}
+	for _, in := range n.Inputs {
+		to, err := w.value(in)
+		if err != nil {
+			return "", err
+		}
+		c.Inputs = append(c.Inputs, to)
+	}
+	for i, o := range n.Outputs {
+		if o == "" {
+			c.Outputs = append(c.Outputs, "")
+			continue
+		}
+		if _, twice := w.named[o]; twice {
+			return "", fmt.Errorf("%s gives %q, which has a value already", n.Label(), o)
+		}
+		w.named[o] = fmt.Sprintf("%d.%d", len(w.graph.Nodes), i)
+		c.Outputs = append(c.Outputs, w.named[o])
+	}
+	var err error
+	if c.Attrs, err = plainAttributes(n); err != nil {
+		return "", err
+	}
+	if c.Domain != "" {
+		w.opsets[c.Domain] = w.model.Opsets[c.Domain]
+	}
+	w.graph.Nodes = append(w.graph.Nodes, c)
+	return w.named[name], nil
+}
+
+// domainOf returns a node's domain; the standard's two names are one.
+func domainOf(n *onnx.Node) string {
+	if n.Domain == "ai.onnx" {
+		return ""
+	}
+	return n.Domain
+}
+
+// plainAttributes copies a node's attributes in the order of their names, each its value alone.
+func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
+	var out []onnx.Attr
+	for _, a := range n.Attrs {
+		c := onnx.Attr{Name: a.Name, Kind: a.Kind}
+		switch {
+		case a.Ref != "":
+			return nil, fmt.Errorf("%s takes its attribute %q from a function, which networks have no use for", n.Label(), a.Name)
+		case a.Kind == onnx.AttrFloat:
+			c.Float = a.Float
+		case a.Kind == onnx.AttrInt:
+			c.Int = a.Int
+		case a.Kind == onnx.AttrString:
+			c.Str = a.Str
+		case a.Kind == onnx.AttrTensor:
+			c.Tensor = a.Tensor
+		case a.Kind == onnx.AttrFloats:
+			c.Floats = a.Floats
+		case a.Kind == onnx.AttrInts:
+			c.Ints = a.Ints
+		case a.Kind == onnx.AttrStrings:
+			c.Strs = a.Strs
+		default:
+			return nil, fmt.Errorf("%s has an attribute %q of a kind that networks have no use for", n.Label(), a.Name)
+		}
+		if slices.ContainsFunc(out, func(b onnx.Attr) bool { return b.Name == a.Name }) {
+			return nil, fmt.Errorf("%s has the attribute %q twice", n.Label(), a.Name)
+		}
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b onnx.Attr) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
