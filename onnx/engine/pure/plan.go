@@ -97,7 +97,7 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 		graph:    g,
 		plan:     &plan{slot: map[string]int{}, constants: map[int]*onnx.Tensor{}, inputs: g.Inputs, outputs: g.Outputs},
 		produced: map[string]bool{}, opsets: map[*onnx.Node]int{},
-		fused: map[*onnx.Node]bool{},
+		fused: map[*onnx.Node]bool{}, pads: map[int]*kernel.Spec{},
 	}
 	if err := p.defineInputs(in); err != nil {
 		return nil, err

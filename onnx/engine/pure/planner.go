@@ -23,6 +23,7 @@ type planner struct {
 	fused    map[*onnx.Node]bool     // run by the convolution before it
 	opsets   map[*onnx.Node]int      // of nodes that others were spelt out in
 	ready    map[*onnx.Node]ready    // made by [planner.integers]
+	pads     map[int]*kernel.Spec    // by slot, the paddings that are steps
 }
 
 // define gives a value the next slot.
@@ -208,6 +209,9 @@ func (p *planner) node(n *onnx.Node) error {
 	if err := p.operands(&st, s); err != nil {
 		return err
 	}
+	if p.ready[n].run == nil && len(st.in) > 0 {
+		p.takePadding(&st, s)
+	}
 	last := p.fuse(s)
 	run := p.ready[n].run
 	if s.Out = []onnx.DType{p.ready[n].out}; run == nil {
@@ -235,8 +239,12 @@ func (p *planner) node(n *onnx.Node) error {
 		}
 		st.out = append(st.out, k)
 	}
-	if !p.fold(st) {
-		p.plan.steps = append(p.plan.steps, st)
+	if p.fold(st) {
+		return nil
+	}
+	p.plan.steps = append(p.plan.steps, st)
+	if n.Op == "Pad" {
+		p.pads[st.out[0]] = s
 	}
 	return nil
 }
@@ -309,48 +317,6 @@ func (p *planner) soleReader(value string) *onnx.Node {
 		return nil
 	}
 	return all[0]
-}
-
-// fold computes the result of a Constant, and of a Cast or DequantizeLinear of constants, which is then known to the kernels that come as
-// well. It reports whether no step is left to run.
-func (p *planner) fold(st step) bool {
-	n := st.node
-	if len(st.out) != 1 || st.out[0] < 0 {
-		return false
-	}
-	if n.Op == "Constant" {
-		t, err := p.evaluate(st)
-		if err != nil {
-			p.refuse(n, err)
-			return true
-		}
-		p.plan.constants[st.out[0]] = t
-		return true
-	}
-	if n.Op != "Cast" && n.Op != "DequantizeLinear" || st.types[0] == onnx.String {
-		return false
-	}
-	// Weights that are stored in half precision or in bytes are widened once, not in every run. A node that fails is left to the
-	// run, and so is one that would take much more memory than the weights.
-	from := make([]*onnx.Tensor, len(st.in))
-	for i, k := range st.in {
-		if k >= 0 {
-			from[i] = p.plan.constants[k]
-		}
-		if k >= 0 && from[i] == nil {
-			return false
-		}
-	}
-	elements := float64(from[0].Len())
-	if !p.budget.Spend(elements*float64(st.types[0].Size()), elements) {
-		return false
-	}
-	t, err := p.evaluate(st, from...)
-	if err != nil {
-		return false
-	}
-	p.plan.constants[st.out[0]] = t
-	return true
 }
 
 // finish checks the graph's outputs, counts how often values are read, and drops constants that nothing reads.
@@ -468,15 +434,4 @@ func (c *compiler) spell(n *onnx.Node, opset int, find scope, produced map[strin
 			}
 		},
 	})
-}
-
-// evaluate runs a node of one output on constants.
-func (c *compiler) evaluate(st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {
-	call := kernel.NewCall(&kernel.Env{Pool: &kernel.Pool{}, Threads: 1, Reproducible: c.reproducible}, len(in), 1)
-	call.Want[0] = true
-	copy(call.In, in)
-	if err := call.Do(st.run); err != nil {
-		return nil, err
-	}
-	return call.Out[0], nil
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"sort"
@@ -21,6 +22,8 @@ const (
 // Pool keeps the buffers of values that are no longer needed for those that come. It is safe for
 // concurrent use.
 type Pool struct {
+	Most int64 // bytes handed out at once; 0: MaxLiveBytes
+
 	mu   sync.Mutex
 	live int64 // bytes handed out
 	f32  freeList[float32]
@@ -77,8 +80,8 @@ func (p *Pool) Get(d onnx.DType, n int) (any, error) {
 	if n < 0 || int64(n)*size > MaxTensorBytes {
 		return nil, fmt.Errorf("a tensor of %d elements of %v is over the bound of %d bytes", n, d, int64(MaxTensorBytes))
 	}
-	if p.live+int64(n)*size > MaxLiveBytes {
-		return nil, fmt.Errorf("intermediate values take more than %d bytes; run a smaller batch", int64(MaxLiveBytes))
+	if most := cmp.Or(p.Most, MaxLiveBytes); p.live+int64(n)*size > most {
+		return nil, fmt.Errorf("intermediate values take more than %d bytes; run a smaller batch", most)
 	}
 	p.live += int64(n) * size
 	switch d {

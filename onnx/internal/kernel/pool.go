@@ -204,6 +204,7 @@ func newAveragePool(s *Spec) (Kernel, error) {
 	if w.size == nil {
 		return nil, fmt.Errorf("kernel_shape is missing")
 	}
+	w.counted = pads
 	return pooled(s, w, func(sum float64, n, padded int) float64 {
 		if pads {
 			n = padded
@@ -258,7 +259,7 @@ func poolSum[T floating](win window, end func(float64, int, int) float64, term f
 		if len(o) == 0 {
 			return nil
 		}
-		if x, ok := any(x).([]float32); ok && term == nil && len(in) <= 2 && q <= manyTaps && withinPlane(w, in, sp) {
+		if x, ok := any(x).([]float32); ok && term == nil && len(in) <= 2 && q <= manyTaps && (w.counted && !w.ceil || withinPlane(w, in, sp)) {
 			return meanOfRuns(c, any(o).([]float32), x, xs, sp, w)
 		}
 		c.Parallel(xs[0]*xs[1], work(pos, q, 2), func(lo, hi int) {

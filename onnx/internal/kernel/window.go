@@ -8,6 +8,7 @@ type window struct {
 	begin, end             []int // padding; worked out from autoPad when the input's shape is known
 	autoPad                string
 	ceil                   bool
+	counted                bool // a mean counts its padding
 }
 
 // maxExtent bounds the positions between the first and the last that a window sees.
@@ -42,7 +43,7 @@ func newWindow(s *Spec) (window, error) {
 		}
 	}
 	for _, p := range pads {
-		if p < 0 || p > 1<<20 {
+		if p < 0 || p > maxPad {
 			return w, fmt.Errorf("pads %v: each must be at least 0", pads)
 		}
 	}
