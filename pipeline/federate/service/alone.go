@@ -13,8 +13,7 @@ import (
 // Classifier serves one classifier without a round: predictions under the paths of a round's server, the classifier's file under
 // /classifier.onnx, and, where page is not nil, the page that classifies photographs, to which / leads.
 func Classifier(eng engine.Engine, data []byte, page http.Handler, log *slog.Logger, t *trace.Tracer) (http.Handler, func(), error) {
-	p := &predictor{engine: eng, log: quietly(log), tracer: t, refuse: refuse, permits: func(*http.Request) bool { return true },
-		intake: newPredicting(maxPredicting), decoding: newPredicting(maxDecoding)}
+	p := newPredictor(eng, quietly(log), t)
 	v := store.Version{Number: 1, Digest: models.DigestBytes(data), Bytes: len(data)}
 	if err := p.serve(v, data, nil); err != nil {
 		return nil, nil, err

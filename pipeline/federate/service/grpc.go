@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -122,7 +121,7 @@ func (p *predictor) grpcCall(w http.ResponseWriter, r *http.Request) ([]byte, er
 	}
 	held := lease{in: p.intake}
 	defer held.release()
-	message, err := held.grpcMessage(w, r.WithContext(ctx), m.most)
+	message, err := p.grpcMessage(&held, w, r.WithContext(ctx), m.most)
 	if err != nil {
 		return nil, err
 	}
@@ -162,29 +161,30 @@ func (p *predictor) grpcCode(r *http.Request, err error) int {
 const grpcHead = 5
 
 // grpcMessage reads the one message of a unary call.
-func (l *lease) grpcMessage(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
-	var head [grpcHead]byte
-	if _, err := io.ReadFull(r.Body, head[:]); err != nil {
-		return nil, grpcErrorf(grpcInvalid, "a call without a message: %v", err)
+func (p *predictor) grpcMessage(held *lease, w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
+	data, err := p.receive(held, w, r, most+grpcHead, ofBinary)
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return nil, grpcErrorf(grpcExhausted, "a message of more than %d bytes, or more than one; the methods are unary", most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(data) < grpcHead {
+		return nil, grpcErrorf(grpcInvalid, "a call without a message")
 	}
 	encoding := r.Header.Get("Grpc-Encoding")
-	n := binary.BigEndian.Uint32(head[1:])
+	message, n := data[grpcHead:], int64(binary.BigEndian.Uint32(data[1:]))
 	switch {
-	case head[0] == 1 && encoding != "" && encoding != "identity":
+	case data[0] == 1 && encoding != "" && encoding != "identity":
 		return nil, grpcErrorf(grpcUnimplemented, "grpc-encoding is %.20q; send messages as they are", encoding)
-	case head[0] != 0:
+	case data[0] != 0:
 		return nil, grpcErrorf(grpcInvalid, "the message is marked as compressed, without a grpc-encoding")
-	case int64(n) > int64(most):
+	case n > int64(most):
 		return nil, grpcErrorf(grpcExhausted, "a message of %d bytes; allowed are %d", n, most)
-	}
-	r.Body = io.NopCloser(io.LimitReader(r.Body, int64(n)+1)) // a byte more tells of a second message
-	message, err := l.read(w, r, most+1, ofBinary, int64(n)+1)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(message) < int(n):
+	case int64(len(message)) < n:
 		return nil, grpcErrorf(grpcInvalid, "%d of the message's %d bytes came", len(message), n)
-	case len(message) > int(n):
+	case int64(len(message)) > n:
 		return nil, grpcErrorf(grpcUnimplemented, "more than one message; the methods are unary")
 	}
 	return message, nil

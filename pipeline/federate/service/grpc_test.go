@@ -201,9 +201,10 @@ func FuzzGRPC(f *testing.F) {
 		alloctest.AtMost(t, 16*len(body), func() {
 			r := httptest.NewRequest("POST", "/", bytes.NewReader(body))
 			r.Header.Set("Grpc-Encoding", text)
-			held := lease{in: newPredicting(maxPredicting)}
+			p := newPredictor(nil, nil, nil)
+			held := lease{in: p.intake}
 			defer held.release()
-			message, err := held.grpcMessage(httptest.NewRecorder(), r, 1<<20)
+			message, err := p.grpcMessage(&held, httptest.NewRecorder(), r, 1<<20)
 			if err != nil {
 				return
 			}

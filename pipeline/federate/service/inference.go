@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -121,7 +122,7 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(headerLength) != "" {
 		times = ofBinary
 	}
-	body, err := held.read(w, r, maxPredictBytes, times, r.ContentLength)
+	body, err := p.receive(&held, w, r, maxPredictBytes, times)
 	var req *inferRequest
 	if err == nil {
 		if req, err = parseInfer(body, r.Header); err != nil {
@@ -164,6 +165,9 @@ func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err erro
 		inferError(w, http.StatusNotFound, "no classifier yet")
 	case errors.As(err, &input):
 		inferError(w, http.StatusBadRequest, "%v", err)
+	case r.Context().Err() != nil: // the client has gone
+	case errors.Is(err, context.DeadlineExceeded):
+		inferError(w, http.StatusServiceUnavailable, "the answer took more than %v; ask for fewer at a time", predictTime)
 	default:
 		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
 		inferError(w, http.StatusInternalServerError, "the classifier failed; the server's log says why")

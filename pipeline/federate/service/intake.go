@@ -45,34 +45,41 @@ type intake struct {
 	bounds *round.Bounds // the size of one body, and the least bytes a second
 	grace  time.Duration // before the rate counts
 	wait   time.Duration // for memory
+	total  time.Duration // for one body; 0: as long as it keeps to the rate
+	shares *shares       // of callers; nil: each may hold all of the memory
 }
 
 func newIntake(b *round.Bounds, all int64) *intake {
-	return &intake{semaphore.NewWeighted(all), all, b, grace, slotTime}
+	return &intake{memory: semaphore.NewWeighted(all), all: all, bounds: b, grace: grace, wait: slotTime}
 }
 
 // limit returns the time by which more must have come of an upload that began at start and of which n bytes are here.
 func (in *intake) limit(start time.Time, n int) time.Time {
-	return start.Add(in.grace + time.Duration(n)*time.Second/time.Duration(in.bounds.Rate))
+	after := in.grace + time.Duration(n)*time.Second/time.Duration(in.bounds.Rate)
+	if in.total > 0 {
+		after = min(after, in.total)
+	}
+	return start.Add(after)
 }
 
 // lease is the memory that one request holds.
 type lease struct {
 	in   *intake
 	held int64
+	of   string // the caller, where callers have shares
 }
 
 // release gives the memory back.
 func (l *lease) release() {
 	l.in.memory.Release(l.held)
+	l.in.shares.add(l.of, -l.held)
 	l.held = 0
 }
 
-// paced is the body of a request, which keeps to a rate. Errors are errBusy, errSlow, *errBeyond, *http.MaxBytesError, the context's, or
-// inputs' (*errInput).
+// paced is the body of a request, which keeps to a rate. Errors are errSlow, *http.MaxBytesError, or inputs'
+// (*errInput).
 type paced struct {
-	held  *lease
-	times int // bytes of memory for each byte that comes; 0: the caller takes them
+	in    *intake
 	w     http.ResponseWriter
 	r     *http.Request
 	body  io.Reader
@@ -80,14 +87,14 @@ type paced struct {
 	n     int
 }
 
-// body returns the body of a request, of at most the given size, and holds a multiple of its bytes as they come.
-func (l *lease) body(w http.ResponseWriter, r *http.Request, most, times int) *paced {
-	return &paced{l, times, w, r, http.MaxBytesReader(w, r.Body, int64(most)), time.Now(), 0}
+// body returns the body of a request, of at most the given size.
+func (l *lease) body(w http.ResponseWriter, r *http.Request, most int) *paced {
+	return &paced{l.in, w, r, http.MaxBytesReader(w, r.Body, int64(most)), time.Now(), 0}
 }
 
 func (b *paced) Read(to []byte) (n int, err error) {
 	control := http.NewResponseController(b.w)
-	_ = control.SetReadDeadline(b.held.in.limit(b.start, b.n)) // it fails where there is no connection, as in tests
+	_ = control.SetReadDeadline(b.in.limit(b.start, b.n)) // it fails where there is no connection, as in tests
 	n, err = b.body.Read(to)
 	b.n += n
 	var large *http.MaxBytesError
@@ -101,24 +108,12 @@ func (b *paced) Read(to []byte) (n int, err error) {
 	case err != nil && !errors.As(err, &large):
 		return n, inputf("the body ended early: %w", err)
 	}
-	if b.times > 0 {
-		if err := b.held.take(b.r.Context(), int64(b.times)*int64(n)); err != nil {
-			return 0, err
-		}
-	}
 	return n, err
 }
 
-// read reads the body of a request whole, and holds a multiple of its size: of the stated size from the beginning, so that requests
-// with a part of their memory do not wait for each other, or, where that is negative, of the buffer as it grows.
-func (l *lease) read(w http.ResponseWriter, r *http.Request, most, times int, stated int64) (data []byte, err error) {
-	body := l.body(w, r, most, 0)
-	if stated >= 0 {
-		if err := l.take(r.Context(), int64(times)*min(stated, int64(most))); err != nil {
-			return nil, err
-		}
-		times = 0
-	}
+// read reads the body of a request whole, and holds a multiple of its buffer as it grows.
+func (l *lease) read(w http.ResponseWriter, r *http.Request, most, times int) (data []byte, err error) {
+	body := l.body(w, r, most)
 	for {
 		if len(data) == cap(data) {
 			next := min(max(2*cap(data), firstPart), most+1)
@@ -144,6 +139,9 @@ func (l *lease) take(ctx context.Context, bytes int64) error {
 	if l.held+bytes > in.all {
 		return &errBeyond{l.held + bytes, in.all}
 	}
+	if !in.shares.allow(l.of, bytes) {
+		return errBusy
+	}
 	if !in.memory.TryAcquire(bytes) {
 		within, cancel := context.WithTimeout(ctx, in.wait)
 		defer cancel()
@@ -155,5 +153,6 @@ func (l *lease) take(ctx context.Context, bytes int64) error {
 		}
 	}
 	l.held += bytes
+	in.shares.add(l.of, bytes)
 	return nil
 }

@@ -133,6 +133,10 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%d bytes: %v, want %v", n, got, want)
 		}
 	}
+	in.total = time.Minute
+	if got := in.limit(at, 1<<20).Sub(at); got != time.Minute {
+		t.Errorf("a body may come for %v; want a minute at most", got)
+	}
 }
 
 // TestMemory: what uploads may hold together is bounded by what has come of them, and what is given back may be held again.

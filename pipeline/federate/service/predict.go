@@ -36,13 +36,17 @@ const (
 	// maxPredicting bounds the memory of all requests under way, by the bounds below of the memory of each, and maxDecoding that of pictures
 	// while they are decoded: apart, as a request holds its body meanwhile.
 	maxPredicting, maxDecoding = 512 << 20, 384 << 20
+	// maxArriving bounds the memory of bodies that have not come whole.
+	maxArriving = 256 << 20
 	// Multiples of a body's size that it takes in bytes, or as JSON, its parse included; bytes for each pixel of an image that is decoded,
 	// for each image or row, and for each number of its answer.
 	ofBinary, ofJSON, ofPixel, ofItem, ofNumber = 6, 12, 24, 4 << 10, 80
-	// predictRate is the least bytes a second of a request's body.
-	predictRate = 1024
+	// predictRate is the least bytes a second of a request's body after ten seconds, and bodyTime the longest that it may come.
+	predictRate, bodyTime = 8 << 10, 2 * time.Minute
 	// predictWait is how long a request waits for memory.
 	predictWait = 15 * time.Second
+	// decodeTime is how long the decoding of one picture may take, predictTime the answer to a request that has come.
+	decodeTime, predictTime = 10 * time.Second, 2 * time.Minute
 )
 
 // served is the version that makes predictions: a classifier of images and one of feature rows. A classifier runs one batch at a time,
@@ -84,8 +88,8 @@ type predictor struct {
 	refuse func(w http.ResponseWriter, code, detail string, args ...any)
 	// permits reports whether a call of gRPC is a reader's.
 	permits func(r *http.Request) bool
-	// intake bounds the memory of requests, decoding that of pictures.
-	intake, decoding *intake
+	// arriving bounds the memory of bodies until they are whole, intake that of requests from then on, decoding that of pictures.
+	arriving, intake, decoding *intake
 
 	mu      sync.Mutex
 	serving *served
@@ -96,6 +100,26 @@ func newPredicting(all int64) *intake {
 	in := newIntake(&round.Bounds{Bytes: maxPredictBytes, Rate: predictRate}, all)
 	in.wait = predictWait
 	return in
+}
+
+// newPredictor returns a predictor with the bounds of one server.
+func newPredictor(eng engine.Engine, log *slog.Logger, t *trace.Tracer) *predictor {
+	p := &predictor{engine: eng, log: log, tracer: t, refuse: refuse, permits: func(*http.Request) bool { return true },
+		arriving: newPredicting(maxArriving), intake: newPredicting(maxPredicting), decoding: newPredicting(maxDecoding)}
+	p.arriving.total, p.arriving.shares = bodyTime, newShares(maxArriving/2)
+	return p
+}
+
+// receive reads the body of a request whole, and only then takes memory for what is made of it, a multiple of its size: a body that comes
+// slowly holds its own bytes and nothing else.
+func (p *predictor) receive(held *lease, w http.ResponseWriter, r *http.Request, most, times int) ([]byte, error) {
+	coming := lease{in: p.arriving, of: caller(r)}
+	defer coming.release()
+	data, err := coming.read(w, r, most, 1)
+	if err == nil {
+		err = held.take(r.Context(), int64(times)*int64(len(data)))
+	}
+	return data, err
 }
 
 // routes returns the paths under which predictions are made.
@@ -197,7 +221,12 @@ func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 		if err := held.take(ctx, ofPixel*int64(h.Width)*int64(h.Height)); err != nil {
 			return err
 		}
-		im, err := imagefile.Decode(ctx, data)
+		within, cancel := context.WithTimeout(ctx, decodeTime)
+		defer cancel()
+		im, err := imagefile.Decode(within, data)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return fmt.Errorf("an image that takes more than %v to decode; save it anew", decodeTime)
+		}
 		if err != nil {
 			return err
 		}
@@ -245,6 +274,8 @@ func (p *predictor) acquire() (*served, error) {
 func (p *predictor) run(ctx context.Context, held *lease, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
 	use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
 	at := &stages{start: time.Now()}
+	ctx, cancel := context.WithTimeout(ctx, predictTime)
+	defer cancel()
 	ctx, span := p.tracer.Start(ctx, "classify", trace.Internal)
 	defer func() { span.End(err != nil) }()
 	v, err := p.acquire()
@@ -306,7 +337,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	var build func(c *classify.Classifier) (*memory, *onnx.Tensor, error)
 	switch kind {
 	case "image/png", "image/jpeg", "application/octet-stream", "multipart/form-data":
-		data, err := held.read(w, r, maxPredictBytes, ofBinary, r.ContentLength)
+		data, err := p.receive(&held, w, r, maxPredictBytes, ofBinary)
 		names, files := []string{"image"}, [][]byte{data}
 		if err == nil && kind == "multipart/form-data" {
 			names, files, err = parts(bytes.NewReader(data), params["boundary"])
@@ -323,13 +354,10 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			return m, nil, nil
 		}
 	case "application/json":
-		body := held.body(w, r, maxPredictBytes, ofJSON)
-		if r.ContentLength >= 0 { // all at once, so that requests with a part of their memory do not wait for each other
-			err, body.times = held.take(r.Context(), ofJSON*min(r.ContentLength, maxPredictBytes)), 0
-		}
 		var rows [][]float32
+		data, err := p.receive(&held, w, r, maxPredictBytes, ofJSON)
 		if err == nil {
-			rows, err = featureRows(body)
+			rows, err = featureRows(bytes.NewReader(data))
 		}
 		if err != nil {
 			p.badBody(w, err)
@@ -469,6 +497,9 @@ func (p *predictor) badPrediction(w http.ResponseWriter, r *http.Request, err er
 		p.refuse(w, wire.NotYet, "there is no classifier yet")
 	case errors.Is(err, errBusy), errors.As(err, &beyond), errors.As(err, &input):
 		p.badBody(w, err)
+	case r.Context().Err() != nil: // the client has gone
+	case errors.Is(err, context.DeadlineExceeded):
+		p.refuse(w, wire.Unavailable, "the answer took more than %v; ask for fewer at a time", predictTime)
 	default:
 		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
 		p.refuse(w, wire.ServerFailed, "the classifier failed; the server's log says why")

@@ -136,9 +136,9 @@ func TestPredictions(t *testing.T) {
 			t.Errorf("%s %.60s: %d %s; want 400 and %q", c.path, c.body, w.Code, w.Body, c.want)
 		}
 	}
-	// What is over a bound is not read further, and takes no more memory than it is long.
+	// What is over a bound is not parsed further, and takes no more memory than its buffer.
 	long := []byte(`{"features": [` + strings.Repeat("[],", 1<<20))
-	alloctest.AtMost(t, 4<<20, func() { f.ask("/v1/predict", "application/json", long) })
+	alloctest.AtMost(t, 4*len(long), func() { f.ask("/v1/predict", "application/json", long) })
 	long = infer(fmt.Sprintf("[1, %d]", dx), "["+strings.Repeat("0,", 1<<20)+"0]")
 	alloctest.AtMost(t, 5*len(long), func() { f.ask(inferPath, "application/json", long) })
 }

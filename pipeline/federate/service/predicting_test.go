@@ -90,8 +90,8 @@ func (f *fixture) askings(n, dx, side int) []asking {
 			w := f.binaryRequest(text, data)
 			return w.Code, w.Body.String()
 		}, busy, ofBinary * (len(text) + len(data)), n, 0},
-		{"gRPC, raw", grpcCall(raw), grpcExhausted, ofBinary * (len(raw) + 1), n, 0},
-		{"gRPC, contents", grpcCall(contents), grpcExhausted, ofBinary * (len(contents) + 1), n, 0},
+		{"gRPC, raw", grpcCall(raw), grpcExhausted, ofBinary * (len(raw) + grpcHead), n, 0},
+		{"gRPC, contents", grpcCall(contents), grpcExhausted, ofBinary * (len(contents) + grpcHead), n, 0},
 	}
 }
 

@@ -116,8 +116,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}, faults: map[string]*rate.Limiter{}}
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
-	s.predictions = &predictor{engine: c.Engine, log: c.Log, tracer: c.Tracer, refuse: s.refuse, permits: s.permits,
-		intake: newPredicting(maxPredicting), decoding: newPredicting(maxDecoding)}
+	s.predictions = newPredictor(c.Engine, c.Log, c.Tracer)
+	s.predictions.refuse, s.predictions.permits = s.refuse, s.permits
 	for r, err := range c.Store.Records(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)

@@ -45,7 +45,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	defer s.release(client)
 	held := lease{in: s.intake}
 	defer held.release()
-	data, err := held.read(w, r, s.Round.Bounds.Bytes, 1, -1)
+	data, err := held.read(w, r, s.Round.Bounds.Bytes, 1)
 	if err != nil {
 		s.unread(w, err)
 		return
