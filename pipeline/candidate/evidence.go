@@ -9,51 +9,54 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/pipeline/moments"
 )
 
 const (
-	// evidenceDraws is the number of residuals drawn about a class mean.
-	evidenceDraws = 12
 	// surprises is the number of images of a random class that every round is taken to hold: where no image errs, the temperature is not 0.
 	surprises = 1
+	// drawsPerImage, leastDraws and mostDraws give the number of residuals drawn about a class mean of n images, half of them the others'
+	// opposites. The error of the evidence grows with n over the root of the draws.
+	drawsPerImage = 16
+	leastDraws    = 48
+	mostDraws     = 512
 )
 
-// asked are the rows that stand for one client's images: for each class mean, its residuals' draws about it.
-type asked struct {
-	cells []cell
-	draws int       // a cell; 1 where the client sent no scatter
-	rows  []float64 // [cells, draws, K]
+// residuals are draws of a client's residuals, z root: root is rows F, [rank, K], with F'F the covariance of its scatter.
+type residuals struct {
+	root []float64
+	rank int                    // 0 where the client sent no scatter
+	z    func(v cell) []float64 // of a class mean, [draws, rank]
 }
 
-// residuals returns draws of a client's residuals, [n, K]; nil where it sent no scatter.
-type residuals func(client, n int) []float64
-
-// residuals draws from a client's scatter: root z with a root of it and z of N(0, I).
-func (o *Options) residuals(r *Round) residuals {
-	return func(client, n int) []float64 {
-		w := r.Clients[client].Within
-		if w == nil || w.Dof == 0 {
-			return nil
-		}
-		k, at := r.K, rng.New(o.Seed, "candidate", o.Stream, "residuals", client)
-		root, rank := rootOf(w)
-		z := make([]float64, n*rank)
-		for i := range z {
-			z[i] = at.NormFloat64()
-		}
-		return times(z, root, n, rank, k)
+// residuals draws for a client.
+func (o *Options) residuals(client int, w *moments.Within) residuals {
+	if w == nil || w.Dof == 0 {
+		return residuals{}
 	}
+	out := rootOf(w)
+	out.z = func(v cell) []float64 {
+		at := rng.New(o.Seed, "candidate", o.Stream, "residuals", client, v.class)
+		half := min(max(drawsPerImage*int(v.n), leastDraws), mostDraws) / 2
+		z := make([]float64, 2*half*out.rank)
+		for i := range half * out.rank {
+			z[i] = at.NormFloat64()
+			z[half*out.rank+i] = -z[i]
+		}
+		return z
+	}
+	return out
 }
 
-// rootOf returns F, [rank, K], with F'F the covariance of a scatter.
-func rootOf(w *moments.Within) ([]float64, int) {
+// rootOf returns the root of a scatter.
+func rootOf(w *moments.Within) residuals {
 	k, f := w.K, 1/math.Sqrt(float64(w.Dof))
 	if w.Rank > 0 {
-		root := make([]float64, len(w.Data))
-		widen(root, w.Data)
-		scale(f, root)
-		return root, w.Rank
+		out := residuals{root: make([]float64, len(w.Data)), rank: w.Rank}
+		widen(out.root, w.Data)
+		scale(f, out.root)
+		return out
 	}
 	s := make([]float64, k*k)
 	w.AddTo(s)
@@ -71,40 +74,50 @@ func rootOf(w *moments.Within) ([]float64, int) {
 				clear(t.Data[i*k : i*k+i])
 				scale(f, t.Data[i*k+i:(i+1)*k])
 			}
-			return t.Data, k
+			return residuals{root: t.Data, rank: k}
 		}
 	}
 }
 
-// asked returns the rows for which the head of the other clients is asked about a client: of classes that they hold too.
-func (r *Round) asked(client int, rest *pool, draw residuals) asked {
-	a := asked{draws: 1}
+// asked is one client's question to the head of the others: class means of classes that they hold too, and draws about them.
+type asked struct {
+	cells []cell
+	z     [][]float64 // of each cell, [draws, rank]; nil for none
+	rank  int
+	rows  []float64 // class means, then the root: [cells + rank, K], in the basis in hand
+}
+
+// asked returns a client's question, its rows on features.
+func (r *Round) asked(client int, rest *pool, d residuals) *asked {
+	a := &asked{rank: d.rank}
 	for _, v := range r.Clients[client].cells() {
-		if rest.held(v.class) {
-			a.cells = append(a.cells, v)
+		if !rest.held(v.class) {
+			continue
 		}
-	}
-	z := draw(client, len(a.cells)*evidenceDraws)
-	if z != nil {
-		a.draws = evidenceDraws
-	}
-	k := r.K
-	a.rows = make([]float64, len(a.cells)*a.draws*k)
-	for i, v := range a.cells {
-		for j := range a.draws {
-			at := (i*a.draws + j) * k
-			row := a.rows[at : at+k]
-			widen(row, v.mean)
-			if z != nil {
-				axpy(math.Sqrt(1-1/v.n), z[at:at+k], row)
-			}
+		row := make([]float64, r.K)
+		widen(row, v.mean)
+		axpy(-1, rest.m0, row)
+		a.rows, a.cells = append(a.rows, row...), append(a.cells, v)
+		var z []float64
+		if size := math.Sqrt(1 - 1/v.n); d.rank > 0 && size > 0 {
+			z = slices.Clone(d.z(v))
+			scale(size, z)
 		}
+		a.z = append(a.z, z)
 	}
+	a.rows = append(a.rows, d.root...)
 	return a
 }
 
+// in returns the question with its rows in a basis.
+func (a *asked) in(b *basis) *asked {
+	out := *a
+	out.rows = times(a.rows, b.v, len(a.rows)/b.k, b.k, b.k)
+	return &out
+}
+
 // evidence returns the log-likelihood [folds, candidates] at each temperature by leaving a group of clients out at a time.
-func (r *Round) evidence(s *sums, cands []candidate, draw residuals, o *Options) ([][]moments.Curve, error) {
+func (r *Round) evidence(s *sums, cands []candidate, draw func(client int) residuals, o *Options) ([][]moments.Curve, error) {
 	out := make([][]moments.Curve, len(s.folds))
 	err := each(len(s.folds), o.Threads, func(g int) error {
 		out[g] = make([]moments.Curve, len(cands))
@@ -112,35 +125,29 @@ func (r *Round) evidence(s *sums, cands []candidate, draw residuals, o *Options)
 			return nil
 		}
 		rest := s.without(g)
-		var a []asked
+		var all, here []*asked
 		for _, i := range s.folds[g] {
-			a = append(a, r.asked(i, rest, draw))
+			all = append(all, r.asked(i, rest, draw(i)))
 		}
-		var others []int
-		for h, fold := range s.folds {
-			if h != g {
-				others = append(others, fold...)
-			}
-		}
-		slices.Sort(others)
 		var b *basis
 		for j := range cands {
 			c := &cands[j]
 			if j == 0 || c.target != cands[j-1].target {
-				b = rest.in(*c.target)
+				b, here = rest.in(*c.target), nil
+				for _, a := range all {
+					here = append(here, a.in(b))
+				}
 			}
 			h := b.at(c.strength)
 			w, bias := h.weights(), h.bias
 			if c.corpus != nil {
 				var err error
-				if w, bias, err = r.named(h, c.corpus, others, o); err != nil {
+				if w, bias, err = r.named(h, c.corpus, s.others(g), o); err != nil {
 					return err
 				}
 			}
-			for i := range a {
-				u := b.of(a[i].rows, len(a[i].cells)*a[i].draws) // of small cost beside the basis
-				l := timesT(u, w, len(u)/b.k, b.k, b.c)
-				a[i].add(&out[g][j], l, bias, s.images)
+			for _, a := range here {
+				a.add(&out[g][j], w, bias, s.images)
 			}
 		}
 		return nil
@@ -148,30 +155,57 @@ func (r *Round) evidence(s *sums, cands []candidate, draw residuals, o *Options)
 	return out, err
 }
 
-// add adds the log-likelihood of a client's rows with logits l + bias, l of [rows, C].
-func (a *asked) add(to *moments.Curve, l, bias []float64, images float64) {
+// add adds the log-likelihood of the client's images under a head, [C, K] and [C] in the basis.
+func (a *asked) add(to *moments.Curve, w, bias []float64, images float64) {
 	c := len(bias)
-	p := make([]float64, c)
+	k := len(w) / c
+	l := timesT(a.rows, w, len(a.rows)/k, k, c)
+	root := l[len(a.cells)*c:]
 	for i, v := range a.cells {
-		weight := v.n / float64(a.draws)
-		for d := range a.draws {
-			row := l[(i*a.draws+d)*c:][:c]
-			var mean float64
-			for y := range row {
-				row[y] += bias[y]
-				mean += row[y] / float64(c)
-			}
-			top := slices.Max(row)
-			for t := range to {
-				at := 1 / moments.Temperature(t)
-				var sum float64
-				for y, x := range row {
-					p[y] = math.Exp((x - top) * at)
-					sum += p[y]
-				}
-				lse := top*at + math.Log(sum)
-				to[t] += weight * (row[v.class]*at - lse + surprises/images*(mean*at-lse))
+		own := l[i*c : (i+1)*c]
+		axpy(1, bias, own)
+		rows := own
+		if z := a.z[i]; z != nil {
+			n := len(z) / a.rank
+			rows = times(z, root, n, a.rank, c)
+			for at := 0; at < len(rows); at += c {
+				axpy(1, own, rows[at:at+c])
 			}
 		}
+		addRows(to, rows, c, v, surprises/images)
+	}
+}
+
+// temperatures are the inverses of those of curves.
+var temperatures = func() (by [moments.Temperatures]float64) {
+	for t := range by {
+		by[t] = 1 / moments.Temperature(t)
+	}
+	return by
+}()
+
+// addRows adds the mean log-likelihood of rows of c logits, times the images of their cell, at every temperature, and a share of that of a
+// random class.
+func addRows(to *moments.Curve, logits []float64, c int, v cell, random float64) {
+	n := len(logits) / c
+	weight, padded := v.n/float64(n), dense.Padded(n)
+	below, sum := make([]float32, c*padded), make([]float64, padded) // less each row's largest, a class a row
+	var linear float64
+	for i := range n {
+		row := logits[i*c : (i+1)*c]
+		top, mean := slices.Max(row), 0.0
+		for y, x := range row {
+			below[y*padded+i] = float32(x - top)
+			mean += (x - top) / float64(c)
+		}
+		linear += row[v.class] - top + random*mean
+	}
+	for t, by := range temperatures {
+		dense.ExpSum(c, padded, below, by, sum)
+		var logs float64
+		for _, x := range sum[:n] {
+			logs += math.Log(x)
+		}
+		to[t] += weight * (by*linear - (1+random)*logs)
 	}
 }

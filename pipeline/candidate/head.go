@@ -39,6 +39,9 @@ func (b *basis) at(strength float64) *discriminant {
 	}
 	n0 := caution * noise / max(spread/classes, leastSpread)
 	for y, n := range b.n {
+		if n == 0 {
+			continue // at the grand mean
+		}
 		m := h.m[y*k:][:k]
 		axpy(n/(n+n0), b.means[y*k:][:k], m)
 		h.bias[y] = -h.norm(m) / 2

@@ -2,6 +2,7 @@ package candidate
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -58,6 +59,17 @@ func foldsOf(m int) [][]int {
 	for i := range m {
 		out[i%len(out)] = append(out[i%len(out)], i)
 	}
+	return out
+}
+
+// others returns the clients that are in all groups but one.
+func (s *sums) others(g int) (out []int) {
+	for h, fold := range s.folds {
+		if h != g {
+			out = append(out, fold...)
+		}
+	}
+	slices.Sort(out)
 	return out
 }
 

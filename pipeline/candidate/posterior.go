@@ -38,7 +38,8 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 	if err != nil {
 		return nil, err
 	}
-	per, err := r.evidence(s, cands, o.residuals(r), &o)
+	draw := func(client int) residuals { return o.residuals(client, r.Clients[client].Within) }
+	per, err := r.evidence(s, cands, draw, &o)
 	if err != nil {
 		return nil, err
 	}

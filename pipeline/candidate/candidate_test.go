@@ -1,0 +1,378 @@
+package candidate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+// world is Gaussian classes whose variances within differ between coordinates by a factor of 225.
+type world struct {
+	k, c int
+	mean []float64
+	sd   []float64
+	r    *rand.Rand
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{k: 12, c: 4, r: rng.New(seed, "world")}
+	for range w.c * w.k {
+		w.mean = append(w.mean, .6*w.r.NormFloat64())
+	}
+	for j := range w.k {
+		w.sd = append(w.sd, .2*math.Pow(15, float64(j)/float64(w.k-1)))
+	}
+	return w
+}
+
+// rows are n images of classes at random.
+func (w *world) rows(n int) ([]float32, []int) {
+	x, y := make([]float32, 0, n*w.k), make([]int, n)
+	for i := range y {
+		y[i] = w.r.IntN(w.c)
+		for j, s := range w.sd {
+			x = append(x, float32(w.mean[y[i]*w.k+j]+s*w.r.NormFloat64()))
+		}
+	}
+	return x, y
+}
+
+// upload is what a client sends of rows.
+func upload(t *testing.T, x []float32, k int, y []int, c int) Client {
+	t.Helper()
+	var out Client
+	count := make([]float64, c)
+	mean, scatter := make([]float64, c*k), make([]float64, k*k)
+	for i, at := range y {
+		for j, v := range x[i*k : (i+1)*k] {
+			mean[at*k+j] += (float64(v) - mean[at*k+j]) / (count[at] + 1)
+		}
+		count[at]++
+	}
+	f := factor{k: k, to: scatter}
+	for i, at := range y {
+		row := f.row()
+		widen(row, x[i*k:(i+1)*k])
+		axpy(-1, mean[at*k:][:k], row)
+	}
+	f.flush()
+	out.Means = &point.Set{Dx: k, C: c, Y: []int32{}}
+	out.Within = &moments.Within{K: k, Dof: len(y)}
+	for at, n := range count {
+		if n > 0 {
+			out.Means.N++
+			out.Means.W, out.Means.Y = append(out.Means.W, float32(n)), append(out.Means.Y, int32(at))
+			out.Means.Z = append(out.Means.Z, singles(mean[at*k:][:k])...)
+			out.Within.Dof--
+		}
+	}
+	for i := range k {
+		out.Within.Data = append(out.Within.Data, singles(scatter[i*k+i:(i+1)*k])...)
+	}
+	if out.Within.Dof == 0 {
+		out.Within.Data = nil
+	}
+	var err error
+	if out.Curves, err = moments.CurvesOf(x, k, y, c, "client"); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) round(t *testing.T, clients, images int) *Round {
+	r := &Round{K: w.k, C: w.c}
+	for range clients {
+		x, y := w.rows(images)
+		r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
+	}
+	return r
+}
+
+// covariance is the diagonal matrix of variances in the world's order or the reverse.
+func (w *world) covariance(reverse bool) []float64 {
+	out := make([]float64, w.k*w.k)
+	for j, s := range w.sd {
+		if reverse {
+			j = w.k - 1 - j
+		}
+		out[j*w.k+j] = s * s
+	}
+	return out
+}
+
+func posterior(t *testing.T, r *Round, o Options) *Mixture {
+	t.Helper()
+	m, err := r.Posterior(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// nll is the mean negative log-likelihood of labels.
+func nll(logp []float64, y []int, c int) (sum float64) {
+	for i, at := range y {
+		sum -= logp[i*c+at] / float64(len(y))
+	}
+	return sum
+}
+
+// A corpus whose covariance is the clients' is believed, and one that is unlike is not; the posterior is as good as the best candidate at
+// its best temperature in hindsight.
+func TestLikeCorpusIsBelieved(t *testing.T) {
+	for seed := range uint64(2) {
+		w := newWorld(seed)
+		r := w.round(t, 6, 25)
+		r.Corpora = []Corpus{{Within: w.covariance(false)}, {Within: w.covariance(true)}}
+		m := posterior(t, r, Options{Seed: seed})
+		if name := m.Components[0].Name; !strings.HasPrefix(name, "corpus 0") {
+			t.Errorf("seed %d: the first candidate is %s, want the like corpus", seed, name)
+		}
+		for _, c := range m.Components {
+			if strings.HasPrefix(c.Name, "corpus 1") {
+				t.Errorf("seed %d: %s has weight %.3f, want none", seed, c.Name, c.Weight)
+			}
+		}
+		x, y := w.rows(1000)
+		best := math.Inf(1)
+		cands, err := r.candidates()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.sum(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cands {
+			h := s.all.in(*c.target).at(c.strength)
+			for _, by := range temperatures {
+				hot := Mixture{Components: []Component{{Weight: 1, Head: h.head(h.weights(), h.bias)}}}
+				scale(by, hot.Components[0].Head.W)
+				best = min(best, nll(hot.LogProbabilities(x), y, w.c))
+			}
+		}
+		if got := nll(m.LogProbabilities(x), y, w.c); !(got < best+.03) {
+			t.Errorf("seed %d: NLL %.4f, and %.4f in hindsight; want at most .03 more", seed, got, best)
+		}
+	}
+}
+
+// A corpus of the round's classes is one more client; under wrong names it is not.
+func TestNames(t *testing.T) {
+	for seed := range uint64(3) {
+		w := newWorld(seed)
+		r := w.round(t, 6, 25)
+		x, y := w.rows(400)
+		for wrong := range 2 {
+			names := slices.Clone(y)
+			for i := range names {
+				names[i] = (names[i] + wrong) % w.c
+			}
+			r.Corpora = []Corpus{{Within: w.covariance(false), Rows: x, Labels: names}}
+			m := posterior(t, r, Options{Seed: seed})
+			if first := m.Components[0].Name == "named 0"; first == (wrong == 1) {
+				t.Errorf("seed %d, names moved by %d: the first candidate is %s", seed, wrong, m.Components[0].Name)
+			}
+		}
+	}
+}
+
+// Gaussian images have no heavy tails; a client of one image a class has no scatter and no curves.
+func TestKappa(t *testing.T) {
+	w := newWorld(0)
+	r := w.round(t, 6, 25)
+	if k := r.logKappa(); !(k.mean < .35) {
+		t.Errorf("log kappa %.2f of Gaussian images, want less than .35", k.mean)
+	}
+	x := singles(w.mean)
+	single := Round{K: w.k, C: w.c, Clients: []Client{upload(t, x, w.k, []int{0, 1, 2, 3}, w.c)}}
+	if u := single.Clients[0]; u.dof() != 0 || u.Curves != nil {
+		t.Errorf("%v degrees of freedom and curves %v of single images", u.dof(), u.Curves)
+	}
+	if k := single.logKappa(); k.mean != singleKappa || k.deviation != 0 {
+		t.Errorf("log kappa %v of single images, want %v exactly", k, singleKappa)
+	}
+}
+
+// Figures do not depend on the unit of features, on threads, or on the order in which clients' class means stand.
+func TestInvariance(t *testing.T) {
+	w := newWorld(1)
+	r := w.round(t, 12, 15)
+	r.Corpora = []Corpus{{Within: w.covariance(false)}}
+	x, _ := w.rows(50)
+	want := posterior(t, r, Options{Seed: 3, Threads: 1}).LogProbabilities(x)
+	if got := posterior(t, r, Options{Seed: 3, Threads: 7}).LogProbabilities(x); !slices.Equal(got, want) {
+		t.Error("figures depend on threads")
+	}
+	const unit = 1024 // exact
+	scaled, rows := *r, slices.Clone(x)
+	scaled.Clients, scaled.Corpora = slices.Clone(r.Clients), []Corpus{{Within: slices.Clone(r.Corpora[0].Within)}}
+	scale(unit*unit, scaled.Corpora[0].Within)
+	for i := range rows {
+		rows[i] *= unit
+	}
+	for i, u := range r.Clients {
+		means, within := *u.Means, *u.Within
+		means.Z, within.Data = slices.Clone(means.Z), slices.Clone(within.Data)
+		for j := range means.Z {
+			means.Z[j] *= unit
+		}
+		for j := range within.Data {
+			within.Data[j] *= unit * unit
+		}
+		scaled.Clients[i] = Client{Means: &means, Within: &within, Curves: u.Curves}
+	}
+	for i, v := range posterior(t, &scaled, Options{Seed: 3}).LogProbabilities(rows) {
+		if math.Abs(v-want[i]) > 1e-5 {
+			t.Fatalf("log probability %d is %v in another unit, and was %v", i, v, want[i])
+		}
+	}
+}
+
+// Equally likely heads have the mixture's probabilities within what counts of heads can say.
+func TestEnsemble(t *testing.T) {
+	w := newWorld(2)
+	r := w.round(t, 5, 20)
+	m := posterior(t, r, Options{})
+	heads, weights := m.Heads()
+	if len(heads) < 3 {
+		t.Fatalf("%d heads of a mixture", len(heads))
+	}
+	const s = 100
+	count := map[*float64]float64{}
+	for _, h := range m.Ensemble(s, Options{}) {
+		count[&h.W[0]]++
+	}
+	if len(count) > len(heads) {
+		t.Errorf("%d heads of %d", len(count), len(heads))
+	}
+	var got []float64
+	for _, n := range count {
+		got = append(got, n)
+	}
+	slices.Sort(got)
+	slices.Sort(weights)
+	for i, n := range got {
+		if v := s * weights[len(weights)-len(got)+i]; math.Abs(n-v) >= 1.5 {
+			t.Errorf("a head of weight %.4f appears %v times of %d", weights[i], n, s)
+		}
+	}
+}
+
+// Rounds at the edge have probabilities: one client, one class, no scatter, equal images, a class that nobody holds.
+func TestEdges(t *testing.T) {
+	w := newWorld(4)
+	none := w.round(t, 3, 8)
+	for i := range none.Clients {
+		none.Clients[i].Within, none.Clients[i].Curves = nil, nil
+	}
+	equal := w.round(t, 2, 5)
+	for i := range equal.Clients {
+		equal.Clients[i].Within = nil
+		for j := range equal.Clients[i].Means.Z {
+			equal.Clients[i].Means.Z[j] = 1
+		}
+	}
+	one := &Round{K: w.k, C: w.c, Clients: []Client{upload(t, singles(w.mean[:w.k]), w.k, []int{2}, w.c)}}
+	thin := w.round(t, 4, 10)
+	thin.Corpora = []Corpus{{Within: make([]float64, w.k*w.k)}}
+	thin.Corpora[0].Within[0] = 1 // of rank one
+	x, _ := w.rows(3)
+	for name, r := range map[string]*Round{"one client": w.round(t, 1, 30), "one image": one, "no scatter": none, "equal": equal, "thin": thin} {
+		m := posterior(t, r, Options{})
+		for i := range 3 {
+			var sum float64
+			for _, v := range m.LogProbabilities(x)[i*w.c : (i+1)*w.c] {
+				sum += math.Exp(v)
+			}
+			if !(math.Abs(sum-1) < 1e-9) {
+				t.Errorf("%s: probabilities sum to %v", name, sum)
+			}
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	w := newWorld(5)
+	nan := float32(math.NaN())
+	for name, spoil := range map[string]func(r *Round){
+		"one class":           func(r *Round) { r.C = 1 },
+		"no clients":          func(r *Round) { r.Clients = nil },
+		"no class means":      func(r *Round) { r.Clients[1].Means = nil },
+		"another width":       func(r *Round) { r.Clients[1].Means.Dx++ },
+		"NaN":                 func(r *Round) { r.Clients[1].Means.Z[3] = nan },
+		"a class twice":       func(r *Round) { r.Clients[1].Means.Y[0] = r.Clients[1].Means.Y[1] },
+		"half an image":       func(r *Round) { r.Clients[1].Means.W[0] = .5 },
+		"infinite counts":     func(r *Round) { r.Clients[1].Means.W[0] = float32(math.Inf(1)) },
+		"scatter of NaN":      func(r *Round) { r.Clients[1].Within.Data[2] = nan },
+		"scatter's width":     func(r *Round) { r.Clients[1].Within.K++ },
+		"covariance of zeros": func(r *Round) { r.Corpora = []Corpus{{Within: make([]float64, w.k*w.k)}} },
+		"a class beyond":      func(r *Round) { r.Corpora = []Corpus{{w.covariance(false), make([]float32, w.k), []int{w.c}}} },
+		"half a row":          func(r *Round) { r.Corpora = []Corpus{{w.covariance(false), make([]float32, w.k-1), []int{0}}} },
+	} {
+		r := w.round(t, 3, 20)
+		if err := r.Check(); err != nil {
+			t.Fatal(err)
+		}
+		spoil(r)
+		if _, err := r.Posterior(Options{}); err == nil || !strings.HasPrefix(err.Error(), "candidate: ") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// A Within of low rank says the same as the whole triangle.
+func TestFormsOfScatter(t *testing.T) {
+	w := newWorld(6)
+	x, y := w.rows(9)
+	whole := upload(t, x, w.k, y, w.c)
+	r := &Round{K: w.k, C: w.c, Clients: []Client{whole, whole}}
+	f := make([]float64, w.k*w.k)
+	whole.Within.AddTo(f)
+	root := rootOf(whole.Within)
+	got := make([]float64, w.k*w.k)
+	g := factor{k: w.k, to: got}
+	for i := range root.rank {
+		row := g.row()
+		axpy(math.Sqrt(whole.dof()), root.root[i*w.k:(i+1)*w.k], row)
+	}
+	g.flush()
+	for i := range w.k {
+		for j := i; j < w.k; j++ {
+			if a, b := got[i*w.k+j], f[i*w.k+j]; math.Abs(a-b) > 1e-5*(1+math.Abs(b)) {
+				t.Fatalf("root at %d, %d: %v, want %v", i, j, a, b)
+			}
+		}
+	}
+	second := *whole.Within
+	second.Rank, second.Data = root.rank, singles(root.root)
+	for i := range second.Data {
+		second.Data[i] *= float32(math.Sqrt(whole.dof()))
+	}
+	a, _ := r.sum(1)
+	r.Clients[1].Within = &second
+	b, _ := r.sum(1)
+	near(t, "scatter", b.all.scatter, a.all.scatter, 1e-5)
+}
+
+func Example() {
+	r := &Round{K: 2, C: 2, Clients: []Client{
+		{Means: &point.Set{N: 2, Dx: 2, C: 2, Z: []float32{0, 0, 3, 1}, W: []float32{5, 5}, Y: []int32{0, 1}}},
+		{Means: &point.Set{N: 2, Dx: 2, C: 2, Z: []float32{.5, .5, 3, 2}, W: []float32{5, 5}, Y: []int32{0, 1}}},
+	}}
+	m, err := r.Posterior(Options{Seed: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := m.LogProbabilities([]float32{0, 0, 3, 2})
+	fmt.Println(p[0] > p[1], p[2] < p[3])
+	// Output: true true
+}
