@@ -9,4 +9,7 @@
 //
 // Softmaxes lie the other way round than is usual, one class a row and one point a column, so that a vector instruction
 // treats as many points as it has lanes; see [Softmax].
+//
+// Decompositions of symmetric matrices are made of these products: [Cholesky], with [Factor.Solve], [Factor.SolveHalf] and
+// [Factor.Inverse], and [Eigen], each in the memory of its operand.
 package dense
