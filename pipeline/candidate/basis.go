@@ -13,6 +13,7 @@ import (
 
 // target is a matrix T that covariances are drawn towards, as the inverse of its Cholesky factor; nil for the identity.
 type target struct {
+	name    string // of its own
 	k       int
 	inverse []float64 // L^-1 with T = LL', [K, K]
 }
@@ -24,7 +25,7 @@ const (
 	regular  = 1e-3
 )
 
-func newTarget(w []float64, k int) (target, error) {
+func newTarget(name string, w []float64, k int) (target, error) {
 	var mean float64
 	for i := range k {
 		mean += w[i*k+i] / float64(k)
@@ -45,7 +46,7 @@ func newTarget(w []float64, k int) (target, error) {
 		for i := range k {
 			clear(t.Data[i*k+i+1 : (i+1)*k])
 		}
-		return target{k, t.Data}, nil
+		return target{name, k, t.Data}, nil
 	}
 	return target{}, errors.New("the covariance within classes is not positive definite")
 }

@@ -153,7 +153,7 @@ func TestLikeCorpusIsBelieved(t *testing.T) {
 		for _, c := range cands {
 			h := s.all.in(*c.target).at(c.strength)
 			for _, by := range temperatures {
-				hot := Mixture{Components: []Component{{Weight: 1, Head: h.head(h.weights(), h.bias)}}}
+				hot := Mixture{Components: []Component{{Weight: 1, Head: h.head(h.linear())}}}
 				scale(by, hot.Components[0].Head.W)
 				best = min(best, nll(hot.LogProbabilities(x), y, w.c))
 			}
@@ -296,6 +296,46 @@ func TestEdges(t *testing.T) {
 				t.Errorf("%s: probabilities sum to %v", name, sum)
 			}
 		}
+	}
+}
+
+// Taking a group's rows away from the whole's basis is making a basis without them.
+func TestDowndate(t *testing.T) {
+	w := newWorld(7)
+	x, y := []float32{}, []int{}
+	r := &Round{K: w.k, C: w.c}
+	for range 3 {
+		x, y = w.rows(20)
+		r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
+	}
+	for range 2 { // of few rows
+		x, y = w.rows(1)
+		r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
+	}
+	s, err := r.sum(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	corpus, err := newTarget("corpus", w.covariance(false), w.k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := 0
+	for g := range s.folds {
+		p := s.without(g)
+		for _, to := range []*target{{name: "identity", k: w.k}, &corpus} {
+			f, own := s.fold(p, to), p.whole().in(*to)
+			if f.down != nil {
+				used++
+			}
+			for _, strength := range strengths {
+				a, b := f.basis.head(f.at(strength)), own.head(own.at(strength).linear())
+				near(t, fmt.Sprintf("fold %d, strength %v", g, strength), a.W, b.W, 1e-8)
+			}
+		}
+	}
+	if used != 4 {
+		t.Errorf("%d downdates, want 4", used)
 	}
 }
 

@@ -23,14 +23,14 @@ type candidate struct {
 
 // candidates returns the priors that a round's clients choose among, those of one target together.
 func (r *Round) candidates() ([]candidate, error) {
-	identity := &target{k: r.K}
+	identity := &target{name: "identity", k: r.K}
 	var out []candidate
 	for _, s := range strengths {
 		out = append(out, candidate{name: fmt.Sprintf("identity %g", s), target: identity, strength: s})
 	}
 	for i := range r.Corpora {
 		c := &r.Corpora[i]
-		t, err := newTarget(c.Within, r.K)
+		t, err := newTarget(fmt.Sprint("corpus ", i), c.Within, r.K)
 		if err != nil {
 			return nil, fmt.Errorf("candidate: corpus %d: %w", i, err)
 		}

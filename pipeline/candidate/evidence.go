@@ -96,7 +96,6 @@ func (r *Round) asked(client int, rest *pool, d residuals) *asked {
 		}
 		row := make([]float64, r.K)
 		widen(row, v.mean)
-		axpy(-1, rest.m0, row)
 		a.rows, a.cells = append(a.rows, row...), append(a.cells, v)
 		var z []float64
 		if size := math.Sqrt(1 - 1/v.n); d.rank > 0 && size > 0 {
@@ -112,7 +111,8 @@ func (r *Round) asked(client int, rest *pool, d residuals) *asked {
 // in returns the question with its rows in a basis.
 func (a *asked) in(b *basis) *asked {
 	out := *a
-	out.rows = times(a.rows, b.v, len(a.rows)/b.k, b.k, b.k)
+	n := len(a.cells)
+	out.rows = append(b.of(a.rows[:n*b.k], n), times(a.rows[n*b.k:], b.v, a.rank, b.k, b.k)...)
 	return &out
 }
 
@@ -124,30 +124,26 @@ func (r *Round) evidence(s *sums, cands []candidate, draw func(client int) resid
 		if len(s.folds) == 1 {
 			return nil
 		}
-		rest := s.without(g)
+		p := s.without(g)
 		var all, here []*asked
 		for _, i := range s.folds[g] {
-			all = append(all, r.asked(i, rest, draw(i)))
+			all = append(all, r.asked(i, &p.pool, draw(i)))
 		}
-		var b *basis
+		var f *fold
 		for j := range cands {
 			c := &cands[j]
 			if j == 0 || c.target != cands[j-1].target {
-				b, here = rest.in(*c.target), nil
+				f, here = s.fold(p, c.target), nil
 				for _, a := range all {
-					here = append(here, a.in(b))
+					here = append(here, a.in(f.basis))
 				}
 			}
-			h := b.at(c.strength)
-			w, bias := h.weights(), h.bias
-			if c.corpus != nil {
-				var err error
-				if w, bias, err = r.named(h, c.corpus, s.others(g), o); err != nil {
-					return err
-				}
+			head, err := r.left(f, c, o)
+			if err != nil {
+				return err
 			}
 			for _, a := range here {
-				a.add(&out[g][j], w, bias, s.images)
+				a.add(&out[g][j], head, s.images)
 			}
 		}
 		return nil
@@ -155,15 +151,23 @@ func (r *Round) evidence(s *sums, cands []candidate, draw func(client int) resid
 	return out, err
 }
 
-// add adds the log-likelihood of the client's images under a head, [C, K] and [C] in the basis.
-func (a *asked) add(to *moments.Curve, w, bias []float64, images float64) {
-	c := len(bias)
-	k := len(w) / c
-	l := timesT(a.rows, w, len(a.rows)/k, k, c)
+// left returns the head of a candidate for a fold's other clients, in the fold's basis.
+func (r *Round) left(f *fold, c *candidate, o *Options) (linear, error) {
+	if c.corpus != nil {
+		return r.named(f.basis.at(c.strength), c.corpus, f.clients, o)
+	}
+	return f.at(c.strength), nil
+}
+
+// add adds the log-likelihood of the client's images under a head in the basis.
+func (a *asked) add(to *moments.Curve, h linear, images float64) {
+	c := len(h.bias)
+	k := len(h.w) / c
+	l := timesT(a.rows, h.w, len(a.rows)/k, k, c)
 	root := l[len(a.cells)*c:]
 	for i, v := range a.cells {
 		own := l[i*c : (i+1)*c]
-		axpy(1, bias, own)
+		axpy(1, h.bias, own)
 		rows := own
 		if z := a.z[i]; z != nil {
 			n := len(z) / a.rank

@@ -30,23 +30,35 @@ func (b *basis) at(strength float64) *discriminant {
 		h.precision[j] = (nu + b.dof) / (nu*size + v)
 		noise += h.precision[j] * v / d / b.dof
 	}
+	norms := make([]float64, b.c)
+	for y := range norms {
+		norms[y] = h.norm(b.means[y*k:][:k])
+	}
+	for y, share := range b.shares(norms, noise) {
+		axpy(share, b.means[y*k:][:k], h.m[y*k:][:k])
+		h.bias[y] = -share * share * norms[y] / 2
+	}
+	return h
+}
+
+// shares returns the part of each class mean that is kept, n / (n + n0), with n0 from the spread of class means beyond their noise; of a
+// class that nobody holds, none. norms are those of class means through the precision, and noise is the mean variance of one image.
+func (p *pool) shares(norms []float64, noise float64) []float64 {
 	var spread, classes float64
-	for y, n := range b.n {
+	for y, n := range p.n {
 		if n > 0 {
-			spread += h.norm(b.means[y*k:][:k])/d - noise/n
+			spread += norms[y]/float64(p.k) - noise/n
 			classes++
 		}
 	}
 	n0 := caution * noise / max(spread/classes, leastSpread)
-	for y, n := range b.n {
-		if n == 0 {
-			continue // at the grand mean
+	out := make([]float64, p.c)
+	for y, n := range p.n {
+		if n > 0 {
+			out[y] = n / (n + n0)
 		}
-		m := h.m[y*k:][:k]
-		axpy(n/(n+n0), b.means[y*k:][:k], m)
-		h.bias[y] = -h.norm(m) / 2
 	}
-	return h
+	return out
 }
 
 // size is the mean variance within classes in units of the target; where nothing spreads within classes, that of class means.
@@ -72,13 +84,19 @@ func (h *discriminant) norm(u []float64) (sum float64) {
 	return sum
 }
 
-// weights returns precision m', which logits of rows in the basis take, as [C, K].
-func (h *discriminant) weights() []float64 {
-	out := make([]float64, len(h.m))
+// linear is a head in a basis: logits of rows u there are u w' + bias.
+type linear struct {
+	w    []float64 // [C, K]
+	bias []float64 // [C]
+}
+
+// linear returns the head of the discriminant.
+func (h *discriminant) linear() linear {
+	w := make([]float64, len(h.m))
 	for i, v := range h.m {
-		out[i] = v * h.precision[i%h.k]
+		w[i] = v * h.precision[i%h.k]
 	}
-	return out
+	return linear{w, h.bias}
 }
 
 // roots returns the square roots of the precision: u * roots has covariance I within classes.
@@ -90,13 +108,13 @@ func (h *discriminant) roots() []float64 {
 	return out
 }
 
-// head returns the head on features whose logits are u w' + bias of rows u in the basis, for w of [C, K].
-func (b *basis) head(w, bias []float64) erm.Theta {
+// head returns a head in the basis as one on features.
+func (b *basis) head(l linear) erm.Theta {
 	k, c := b.k, b.c
 	t := erm.NewTheta(k+1, c)
-	copy(t.W, timesT(b.v, w, k, k, c))
+	copy(t.W, timesT(b.v, l.w, k, k, c))
 	last := t.Row(k)
-	copy(last, bias)
+	copy(last, l.bias)
 	for j, v := range b.m0 {
 		axpy(-v, t.Row(j), last)
 	}

@@ -164,7 +164,7 @@ func TestParity(t *testing.T) {
 				}
 				b := s.all.in(*cands[j].target)
 				h := b.at(cands[j].strength)
-				near(t, want.Name+": head", onFeatures(b, h.weights()), want.Head, 1e-8)
+				near(t, want.Name+": head", onFeatures(b, h.linear().w), want.Head, 1e-8)
 				near(t, want.Name+": bias", h.bias, want.Bias, 1e-8)
 				var of []moments.Curve
 				var some []float64
@@ -180,12 +180,12 @@ func TestParity(t *testing.T) {
 				near(t, want.Name+": temperature", []float64{at.mean, at.deviation}, want.Temperature, 1e-5)
 				if want.Name == p.Refit.Of {
 					on := &images{h.white(h.of(p.Refit.Rows, len(p.Refit.Label))), p.Refit.Mass, p.Refit.Label}
-					w, bias, err := h.again(on, math.Exp(want.Temperature[0]))
+					l, err := h.again(on, math.Exp(want.Temperature[0]))
 					if err != nil {
 						t.Fatal(err)
 					}
-					near(t, "refit", onFeatures(b, w), p.Refit.Head, 1e-6) // where two minimisers stop
-					near(t, "refit: bias", bias, p.Refit.Bias, 1e-6)
+					near(t, "refit", onFeatures(b, l.w), p.Refit.Head, 1e-6) // where two minimisers stop
+					near(t, "refit: bias", l.bias, p.Refit.Bias, 1e-6)
 				}
 			}
 			if p.Named == nil {
@@ -193,12 +193,12 @@ func TestParity(t *testing.T) {
 			}
 			b := s.all.in(*cands[len(cands)-1].target)
 			h := b.at(strengths[len(strengths)-1])
-			w, bias, err := h.beside(&r.Corpora[0], &images{h.white(h.of(p.Named.Rows, len(p.Named.Label))), p.Named.Mass, p.Named.Label})
+			l, err := h.beside(&r.Corpora[0], &images{h.white(h.of(p.Named.Rows, len(p.Named.Label))), p.Named.Mass, p.Named.Label})
 			if err != nil {
 				t.Fatal(err)
 			}
-			near(t, "named", onFeatures(b, w), p.Named.Head, 1e-6)
-			near(t, "named: bias", bias, p.Named.Bias, 1e-6)
+			near(t, "named", onFeatures(b, l.w), p.Named.Head, 1e-6)
+			near(t, "named: bias", l.bias, p.Named.Bias, 1e-6)
 		})
 	}
 }

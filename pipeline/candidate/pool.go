@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 
 	"fmp/onnx/dense"
+	"fmp/pipeline/internal/memo"
 )
 
 // mostFolds bounds the groups of clients that are left out in turn: of more clients, several are left out together.
@@ -38,12 +39,15 @@ func (p *pool) finish() {
 	p.dof = max(p.dof, 1)
 }
 
-// part is the sum of one group's statistics beside the means of all clients: away is sum n (mean - pooled mean), [C, K], and scatter
-// is about the pooled means.
+// part is the sum of one group's statistics beside the means of all clients: away is sum n (mean - pooled mean), [C, K], and the scatter
+// about the pooled means is rows'rows of few rows, [rank, K], or a matrix, [K, K].
 type part struct {
-	n, away, scatter []float64
-	dof              float64 // with one for each cell
+	n, away, rows, scatter []float64
+	dof                    float64 // with one for each cell
 }
+
+// lowRank reports whether n rows of k numbers are few enough to be taken away from a pool's basis, in place of a basis without them.
+func lowRank(n, k int) bool { return 3*n <= k }
 
 // sums are a round's statistics by the groups that are left out in turn.
 type sums struct {
@@ -51,6 +55,14 @@ type sums struct {
 	folds  [][]int // clients
 	parts  []part
 	images float64
+
+	bases memo.Memo // of all clients, by target
+}
+
+// in returns the basis of all clients for a target, computed once.
+func (s *sums) in(t *target) *basis {
+	b, _ := memo.Once(&s.bases, t.name, func() (*basis, error) { return s.all.in(*t), nil })
+	return b
 }
 
 // foldsOf deals m clients to at most mostFolds groups.
@@ -93,7 +105,7 @@ func (r *Round) sum(threads int) (*sums, error) {
 		return nil
 	})
 	for g := range s.parts {
-		axpy(1, s.parts[g].scatter, all.scatter)
+		s.parts[g].addTo(all.scatter)
 		all.dof += s.parts[g].dof
 	}
 	for _, n := range all.n {
@@ -109,8 +121,19 @@ func (r *Round) sum(threads int) (*sums, error) {
 // part adds up the statistics of some clients.
 func (r *Round) part(clients []int, all *pool) part {
 	k := r.K
-	p := part{n: make([]float64, r.C), away: make([]float64, r.C*k), scatter: make([]float64, k*k)}
-	f := factor{k: k, to: p.scatter}
+	p := part{n: make([]float64, r.C), away: make([]float64, r.C*k)}
+	f := factor{k: k}
+	rank, whole := 0, false
+	for _, i := range clients {
+		rank += r.Clients[i].Means.N
+		if w := r.Clients[i].Within; w != nil && w.Dof > 0 {
+			rank, whole = rank+w.Rank, whole || w.Rank == 0
+		}
+	}
+	if whole || !lowRank(rank, k) {
+		p.scatter = make([]float64, k*k)
+		f.to = p.scatter
+	}
 	for _, i := range clients {
 		u := &r.Clients[i]
 		for _, v := range u.cells() {
@@ -123,22 +146,23 @@ func (r *Round) part(clients []int, all *pool) part {
 			axpy(v.n, row, p.away[v.class*k:][:k])
 			scale(math.Sqrt(v.n), row)
 		}
-		if u.dof() == 0 {
-			continue
-		}
 		p.dof += u.dof()
-		if u.Within.Rank == 0 {
-			u.Within.AddTo(p.scatter)
-			continue
-		}
-		for at := 0; at < len(u.Within.Data); at += k {
-			row := f.row()
-			for j, x := range u.Within.Data[at : at+k] {
-				row[j] = float64(x)
+		if u.dof() > 0 && u.Within.Rank > 0 {
+			for at := 0; at < len(u.Within.Data); at += k {
+				widen(f.row(), u.Within.Data[at:at+k])
 			}
 		}
 	}
+	if p.scatter == nil {
+		p.rows = f.rows
+		return p
+	}
 	f.flush()
+	for _, i := range clients {
+		if w := r.Clients[i].Within; w != nil && w.Rank == 0 {
+			w.AddTo(p.scatter)
+		}
+	}
 	for i := range k { // AddTo knows the upper triangle alone
 		for j := range i {
 			p.scatter[i*k+j] = p.scatter[j*k+i]
@@ -147,17 +171,35 @@ func (r *Round) part(clients []int, all *pool) part {
 	return p
 }
 
-// without returns the pool of all groups but one.
-func (s *sums) without(g int) *pool {
+// addTo adds the scatter to a matrix, [K, K].
+func (p *part) addTo(sum []float64) {
+	if p.scatter != nil {
+		axpy(1, p.scatter, sum)
+		return
+	}
+	k := len(p.away) / len(p.n)
+	f := factor{k: k, to: sum, rows: slices.Clone(p.rows)}
+	f.flush()
+}
+
+// rest is the pool of all groups but one, whose scatter is that of all less that of lost rows, [rank, K].
+type rest struct {
+	pool
+	lost []float64 // nil where they are many
+	of   *sums
+	but  int
+}
+
+// without returns the pool of all groups but one, without its scatter.
+func (s *sums) without(g int) *rest {
 	k, own := s.all.k, &s.parts[g]
-	p := &pool{k: k, c: s.all.c, n: make([]float64, s.all.c), mean: append([]float64(nil), s.all.mean...), scatter: make([]float64, k*k)}
+	p := &rest{pool: pool{k: k, c: s.all.c, n: make([]float64, s.all.c), mean: slices.Clone(s.all.mean)}, of: s, but: g}
 	for i := range s.parts {
 		if i != g {
-			axpy(1, s.parts[i].scatter, p.scatter)
 			p.dof += s.parts[i].dof
 		}
 	}
-	f := factor{k: k, to: p.scatter, sign: -1}
+	f := factor{k: k, rows: slices.Clone(own.rows)}
 	for y := range p.n {
 		p.n[y] = s.all.n[y] - own.n[y]
 		m := p.mean[y*k:][:k]
@@ -169,17 +211,45 @@ func (s *sums) without(g int) *pool {
 		if own.n[y] == 0 {
 			continue
 		}
-		row := f.row()
+		row := make([]float64, k)
 		axpy(-1/p.n[y], own.away[y*k:][:k], row)
 		axpy(1, row, m)
-		scale(math.Sqrt(p.n[y]), row)
+		if own.rows != nil {
+			scale(math.Sqrt(p.n[y]), row)
+			copy(f.row(), row)
+		}
 	}
-	f.flush()
+	if own.rows != nil && lowRank(len(f.rows)/k, k) {
+		p.lost = f.rows
+	}
 	p.finish()
 	return p
 }
 
-// factor adds sign F'F to a matrix, for rows F that are given one by one.
+// whole returns the pool with its scatter.
+func (p *rest) whole() *pool {
+	k := p.k
+	out := p.pool
+	out.scatter = make([]float64, k*k)
+	for i := range p.of.parts {
+		if i != p.but {
+			p.of.parts[i].addTo(out.scatter)
+		}
+	}
+	f := factor{k: k, to: out.scatter, sign: -1}
+	for y, n := range p.n {
+		if n > 0 && p.of.parts[p.but].n[y] > 0 {
+			row := f.row()
+			axpy(1, p.mean[y*k:][:k], row)
+			axpy(-1, p.of.all.mean[y*k:][:k], row)
+			scale(math.Sqrt(n), row)
+		}
+	}
+	f.flush()
+	return &out
+}
+
+// factor adds sign F'F to a matrix, for rows F that are given one by one; without a matrix it keeps the rows.
 type factor struct {
 	k    int
 	to   []float64
@@ -192,7 +262,7 @@ const factorRows = 1024
 
 // row returns the next row, zeros to be written before the next call.
 func (f *factor) row() []float64 {
-	if len(f.rows) == factorRows*f.k {
+	if f.to != nil && len(f.rows) == factorRows*f.k {
 		f.flush()
 	}
 	at := len(f.rows)

@@ -82,22 +82,21 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 	m.Components = make([]Component, len(order))
 	return m, each(len(order), o.Threads, func(i int) error {
 		c, e := &cands[order[i]], m.Evidence[order[i]]
-		h := s.all.in(*c.target).at(c.strength)
-		var w, b []float64
+		h := s.in(c.target).at(c.strength)
+		var l linear
 		var err error
 		deviation := 0.0
 		if c.corpus != nil {
-			w, b, err = r.named(h, c.corpus, everyone(r), o)
+			l, err = r.named(h, c.corpus, everyone(r), o)
 		} else { // as Gaussian draws have it; kappa comes last
-			w, b, err = r.refit(h, math.Exp(e.LogTemperature), o)
-			scale(math.Exp(-kappa.mean), w)
-			scale(math.Exp(-kappa.mean), b)
+			l, err = r.refit(h, math.Exp(e.LogTemperature), o)
+			l = *l.over(math.Exp(kappa.mean))
 			deviation = math.Hypot(e.LogTemperatureError, kappa.deviation)
 		}
 		if err != nil {
 			return err
 		}
-		m.Components[i] = Component{Name: c.name, Weight: e.Weight, Head: h.head(w, b), Deviation: deviation}
+		m.Components[i] = Component{Name: c.name, Weight: e.Weight, Head: h.head(l), Deviation: deviation}
 		return nil
 	})
 }

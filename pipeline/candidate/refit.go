@@ -75,9 +75,9 @@ func (r *Round) stand(h *discriminant, clients []int, draws int, o *Options) *im
 	return out
 }
 
-// fitted returns the softmax regression on images whose logits have prior [C] added, tied to a start [C, K] with biases [C] as if by tie
-// images. Weights and start are in the images' coordinates.
-func (h *discriminant) fitted(on *images, prior, start, bias []float64) (w, b []float64, err error) {
+// fitted returns the softmax regression on images, in the basis, whose logits have prior [C] added, tied to a head as if by tie images; to
+// none where start is nil.
+func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linear, error) {
 	k, c, n := h.k, h.c, len(on.label)
 	p := &erm.Problem{N: n, Dx: k, C: c, X: make([]float64, n*(k+1)), Y: make([]float64, n*c), W: on.mass, L2: tie}
 	for i, y := range on.label {
@@ -85,64 +85,68 @@ func (h *discriminant) fitted(on *images, prior, start, bias []float64) (w, b []
 		p.X[i*(k+1)+k] = 1
 		p.Y[i*c+y] = 1
 	}
-	if start != nil { // the prior moves the bias and what it is tied to
+	root := h.roots()
+	if start != nil { // the prior moves the bias and its centre
 		centre := erm.NewTheta(k+1, c)
 		for y := range c {
-			for j := range k {
-				centre.W[j*c+y] = start[y*k+j]
+			for j, v := range root {
+				centre.W[j*c+y] = start.w[y*k+j] / v
 			}
-			centre.W[k*c+y] = bias[y] + prior[y]
+			centre.W[k*c+y] = start.bias[y] + prior[y]
 		}
 		p.Centre = &centre
 	}
 	s, err := erm.Solve(context.Background(), p, erm.Options{Threads: 1})
 	if err != nil {
-		return nil, nil, fmt.Errorf("candidate: regression on %d rows: %w", n, err)
+		return linear{}, fmt.Errorf("candidate: regression on %d rows: %w", n, err)
 	}
-	w, b = make([]float64, c*k), append([]float64(nil), s.Theta.Row(k)...)
+	out := linear{make([]float64, c*k), slices.Clone(s.Theta.Row(k))}
 	for y := range c {
-		for j := range k {
-			w[y*k+j] = s.Theta.W[j*c+y]
+		for j, v := range root {
+			out.w[y*k+j] = s.Theta.W[j*c+y] * v
 		}
 		if start != nil {
-			b[y] -= prior[y]
+			out.bias[y] -= prior[y]
 		}
 	}
-	return w, b, nil
+	return out, nil
 }
 
-// refit returns the head at temperature t, [C, K] and [C] in the basis, fitted once more to the clients' images and tied to the discriminant.
-// The prior of classes is the pool's in the fit and even in the answer.
-func (r *Round) refit(h *discriminant, t float64, o *Options) (w, b []float64, err error) {
+// refit returns the head at temperature t, fitted once more to the clients' images and tied to the discriminant. The prior of classes is
+// the pool's in the fit and even in the answer.
+func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
 	return h.again(r.stand(h, everyone(r), refitDraws, o), t)
 }
 
 // again fits the head at temperature t once more.
-func (h *discriminant) again(on *images, t float64) (w, b []float64, err error) {
+func (h *discriminant) again(on *images, t float64) (linear, error) {
 	var mean float64
 	for _, n := range h.n {
 		mean += n / float64(h.c)
 	}
-	prior, start, bias := make([]float64, h.c), make([]float64, len(h.m)), make([]float64, h.c)
+	prior := make([]float64, h.c)
 	for y, n := range h.n {
 		prior[y] = math.Log(max(n, leastCount) / mean)
-		bias[y] = h.bias[y] / t
 	}
-	axpy(1/t, h.m, start)
-	if w, b, err = h.fitted(on, prior, h.white(start), bias); err != nil {
-		return nil, nil, err
-	}
-	return h.white(w), b, nil
+	return h.fitted(on, prior, h.linear().over(t))
 }
 
-// named returns the head, [C, K] and [C] in the basis, of a corpus of the round's classes, which is one more client that sends its images:
-// one regression on all, calibrated by itself.
-func (r *Round) named(h *discriminant, c *Corpus, clients []int, o *Options) (w, b []float64, err error) {
+// over returns the head with its logits divided by t.
+func (l linear) over(t float64) *linear {
+	out := linear{make([]float64, len(l.w)), make([]float64, len(l.bias))}
+	axpy(1/t, l.w, out.w)
+	axpy(1/t, l.bias, out.bias)
+	return &out
+}
+
+// named returns the head of a corpus of the round's classes, which is one more client that sends its images: one regression on all,
+// calibrated by itself.
+func (r *Round) named(h *discriminant, c *Corpus, clients []int, o *Options) (linear, error) {
 	return h.beside(c, r.stand(h, clients, namedDraws, o))
 }
 
 // beside fits one regression to a corpus's images and the clients'.
-func (h *discriminant) beside(c *Corpus, theirs *images) (w, b []float64, err error) {
+func (h *discriminant) beside(c *Corpus, theirs *images) (linear, error) {
 	rows := make([]float64, len(c.Rows))
 	widen(rows, c.Rows)
 	on := &images{rows: append(h.white(h.of(rows, len(c.Labels))), theirs.rows...), label: append(slices.Clone(c.Labels), theirs.label...)}
@@ -150,10 +154,7 @@ func (h *discriminant) beside(c *Corpus, theirs *images) (w, b []float64, err er
 		on.mass = append(on.mass, 1)
 	}
 	on.mass = append(on.mass, theirs.mass...)
-	if w, b, err = h.fitted(on, nil, nil, nil); err != nil {
-		return nil, nil, err
-	}
-	return h.white(w), b, nil
+	return h.fitted(on, nil, nil)
 }
 
 func everyone(r *Round) []int {

@@ -1,0 +1,149 @@
+package candidate
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"fmp/onnx/dense"
+)
+
+// leastLeft is the least share of a scatter's trace that is left where rows are taken away: below, rounding is too much of it.
+const leastLeft = 1e-6
+
+// downdate is a pool without some of its clients in the whole pool's basis, where its scatter is diag(lambda) - R'R for few rows R: no
+// basis of its own is needed. Means are about its own grand mean, which lies at origin.
+type downdate struct {
+	*rest
+	lambda []float64
+	lost   []float64 // R, [rank, K]
+	left   float64   // the trace of the scatter
+	origin []float64
+	means  []float64
+}
+
+// downdate returns the rest in the basis of the whole; nil where too many rows are lost, or too little is left.
+func (b *basis) downdate(p *rest) *downdate {
+	if p.lost == nil {
+		return nil
+	}
+	k := p.k
+	d := &downdate{rest: p, lambda: b.lambda, lost: times(p.lost, b.v, len(p.lost)/k, k, k), origin: b.of(p.m0, 1), means: b.of(p.mean, p.c)}
+	var all float64
+	for _, v := range b.lambda {
+		all += v
+	}
+	if d.left = all - dot(d.lost, d.lost); !(d.left > leastLeft*all) {
+		return nil
+	}
+	for y := range p.c {
+		if m := d.means[y*k:][:k]; p.held(y) {
+			axpy(-1, d.origin, m)
+		} else {
+			clear(m)
+		}
+	}
+	return d
+}
+
+// at returns the head of a strength in the whole pool's basis. With D = nu size + lambda the inverse of the covariance is
+//
+//	(nu + dof) (D - R'R)^-1 = (nu + dof) (D^-1 + Y'Y),   Y = L^-1 R D^-1,   LL' = I - R D^-1 R'
+//
+// by Woodbury's identity. It reports false where LL' is not positive definite, which only rounding makes it.
+func (d *downdate) at(strength float64) (linear, bool) {
+	k, c, r := d.k, d.c, len(d.lost)/d.k
+	nu, size := strength*float64(k), d.left/float64(k)/d.dof
+	inverse := make([]float64, k)
+	var trace float64
+	for j, v := range d.lambda {
+		inverse[j] = 1 / (nu*size + v)
+		trace += inverse[j]
+	}
+	y, ok := d.root(inverse)
+	if !ok {
+		return linear{}, false
+	}
+	trace += dot(y, y)
+	f := nu + d.dof
+	noise := (float64(k) - nu*size*trace) * f / float64(k) / d.dof
+	through := timesT(d.means, y, c, k, r) // means Y'
+	norms := make([]float64, c)
+	for class := range norms {
+		m, z := d.means[class*k:][:k], through[class*r:][:r]
+		for j, v := range m {
+			norms[class] += v * v * inverse[j]
+		}
+		norms[class] = f * (norms[class] + dot(z, z))
+	}
+	out := linear{times(through, y, c, r, k), make([]float64, c)}
+	for class, share := range d.shares(norms, noise) {
+		w, m := out.w[class*k:][:k], d.means[class*k:][:k]
+		for j := range w {
+			w[j] = share * f * (w[j] + m[j]*inverse[j])
+		}
+		out.bias[class] = -share*share*norms[class]/2 - dot(w, d.origin)
+	}
+	return out, true
+}
+
+// fold is the pool of all clients but a group, in a basis for one target.
+type fold struct {
+	*basis
+	down    *downdate // nil where the basis is the fold's own
+	clients []int
+}
+
+// fold returns the rest in the whole's basis where that serves, else in one of its own.
+func (s *sums) fold(p *rest, t *target) *fold {
+	f := &fold{basis: s.in(t), clients: s.others(p.but)}
+	if f.down = f.downdate(p); f.down != nil {
+		if _, ok := f.down.at(strengths[0]); ok { // the least diagonal of all
+			return f
+		}
+	}
+	return &fold{basis: p.whole().in(*t), clients: f.clients}
+}
+
+// at returns the head of a strength in the basis.
+func (f *fold) at(strength float64) linear {
+	if f.down != nil {
+		l, _ := f.down.at(strength)
+		return l
+	}
+	return f.basis.at(strength).linear()
+}
+
+// root returns Y, [rank, K].
+func (d *downdate) root(inverse []float64) ([]float64, bool) {
+	k, r := d.k, len(d.lost)/d.k
+	p := make([]float64, len(d.lost))
+	for i, v := range d.lost {
+		p[i] = v * inverse[i%k]
+	}
+	if r == 0 {
+		return p, true
+	}
+	g := timesT(p, d.lost, r, k, r)
+	scale(-1, g)
+	for i := range r {
+		g[i*r+i]++
+	}
+	t, ok := lapack64.Potrf(blas64.Symmetric{N: r, Stride: r, Data: g, Uplo: blas.Lower})
+	if !ok || !lapack64.Trtri(t) {
+		return nil, false
+	}
+	for i := range r {
+		clear(t.Data[i*r+i+1 : (i+1)*r])
+	}
+	y := make([]float64, len(p))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(r, r, t.Data), general(r, k, p), 0, general(r, k, y))
+	for _, v := range y {
+		if math.IsNaN(v) {
+			return nil, false
+		}
+	}
+	return y, true
+}
