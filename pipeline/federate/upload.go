@@ -551,14 +551,19 @@ func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto, shape []int
 	return min(tolerance, 0.5), nil
 }
 
+// CheckClient returns an error unless a client may have the name.
+func CheckClient(name string) error {
+	if len(name) < 1 || len(name) > MaxClient || !printable(name) {
+		return refuse("client", fmt.Sprintf("%q (%d bytes)", name[:min(len(name), MaxClient)], len(name)), "1 to %d bytes of printable UTF-8",
+			MaxClient)
+	}
+	return nil
+}
+
 // check validates names, numbers, labels and masses.
 func (u *Upload) check(labels, masses float64) error {
-	if len(u.Client) < 1 || len(u.Client) > MaxClient || !printable(u.Client) {
-		shown := u.Client
-		if len(shown) > MaxClient {
-			shown = shown[:MaxClient]
-		}
-		return refuse("client", fmt.Sprintf("%q (%d bytes)", shown, len(u.Client)), "1 to %d bytes of printable UTF-8", MaxClient)
+	if err := CheckClient(u.Client); err != nil {
+		return err
 	}
 	if u.N < 1 || u.N > MaxN {
 		return refuse("n", u.N, "1 to %d", MaxN)

@@ -14,6 +14,7 @@ import (
 
 	"fmp/onnx/message"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/merge/partpb"
 )
 
@@ -44,7 +45,7 @@ func (p *Part) Encode() ([]byte, error) {
 		against = nil // nobody was judged
 	}
 	m := &partpb.Part{Format: Format, Round: p.Round, Model: model, Dx: uint32(p.Dx), Classes: uint32(p.C), Moments: p.Moments,
-		Limit: p.limit, Summed: uint64(p.Summed), LeftOut: uint64(p.LeftOut), N: uint64(p.N), Sums: appendWholes(nil, p.sums), Against: against}
+		Limit: p.limit, Summed: uint64(p.Summed), LeftOut: uint64(p.LeftOut), N: uint64(p.N), Sums: whole.Append(nil, p.sums), Against: against}
 	for i := range p.Kept {
 		m.Kept = append(m.Kept, p.Kept[i].Data)
 	}
@@ -53,7 +54,7 @@ func (p *Part) Encode() ([]byte, error) {
 		m.Clients = append(m.Clients, e[:]...)
 	}
 	if p.Moments && p.sums != nil {
-		m.Dof = appendWholes(nil, []whole{p.dof})
+		m.Dof = whole.Append(nil, []whole.Number{p.dof})
 	}
 	m.Checksum = checksum(m)
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
@@ -125,9 +126,9 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 		return nil, err
 	}
 	if len(m.Sums) > 0 {
-		p.sums = wholes(m.Sums)
+		p.sums = whole.Read(m.Sums)
 		if p.Moments {
-			p.dof = wholes(m.Dof)[0]
+			p.dof = whole.Read(m.Dof)[0]
 		}
 	}
 	return p, p.checkSums()
@@ -155,24 +156,24 @@ func checkFields(m *partpb.Part, want federate.Expect) error {
 		most = federate.MaxMoments
 	}
 	clients := uint64(len(m.Clients) / entryBytes)
-	whole := uint64(len(m.Kept)) + m.Summed + m.LeftOut
+	everyone := uint64(len(m.Kept)) + m.Summed + m.LeftOut
 	for _, v := range []struct {
 		field          string
 		value, low, to uint64
 	}{{"dx", uint64(m.Dx), 1, most}, {"classes", uint64(m.Classes), 2, federate.MaxWidth}, {"clients", clients, 1, MaxClients},
 		{"kept", uint64(len(m.Kept)), 0, clients}, {"summed", m.Summed, 0, clients}, {"left_out", m.LeftOut, 0, clients},
-		{"kept, summed and left_out", whole, clients, clients}, {"n", m.N, m.Summed, m.Summed * federate.MaxN}} {
+		{"kept, summed and left_out", everyone, clients, clients}, {"n", m.N, m.Summed, m.Summed * federate.MaxN}} {
 		if v.value < v.low || v.value > v.to {
 			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
 		}
 	}
 	sums := 0
 	if m.Summed > 0 {
-		sums = wholeBytes * sizeOf(int(m.Dx), int(m.Classes), m.Moments)
+		sums = whole.Bytes * sizeOf(int(m.Dx), int(m.Classes), m.Moments)
 	}
 	dof, limit := 0, 0
 	if m.Moments && sums > 0 {
-		dof = wholeBytes
+		dof = whole.Bytes
 	}
 	if m.Summed+m.LeftOut > 0 {
 		limit = sha256.Size
@@ -226,14 +227,14 @@ func (p *Part) readKept(uploads [][]byte) error {
 func (p *Part) checkSums() error {
 	total := 0.0
 	for i, s := range p.sums {
-		if s.high > mostHigh || s.high < -mostHigh {
-			return refuse(fmt.Sprintf("sums[%d]", i), s.float(), "up to 2^84")
+		if s.High > mostHigh || s.High < -mostHigh {
+			return refuse(fmt.Sprintf("sums[%d]", i), s.Float(), "up to 2^84")
 		}
 	}
 	for y := 0; y < p.C && p.sums != nil; y++ {
 		s := p.sums[y*(1+p.Dx):][:1+p.Dx]
-		mass := s[0].float()
-		if s[0].high < 0 {
+		mass := s[0].Float()
+		if s[0].High < 0 {
 			return refuse(fmt.Sprintf("mass of class %d", y), mass, "at least 0")
 		}
 		most := mostCoordinate * mass
@@ -241,7 +242,7 @@ func (p *Part) checkSums() error {
 			most = 1.05 * mass // rows of length 1, rounded
 		}
 		for j, v := range s[1:] {
-			if f := v.float(); math.Abs(f) > most+1e-6 {
+			if f := v.Float(); math.Abs(f) > most+1e-6 {
 				return refuse(fmt.Sprintf("sum %d of class %d", j, y), f, "%v at most, for a mass of %v", most, mass)
 			}
 		}
@@ -257,12 +258,12 @@ func (p *Part) checkSums() error {
 	if !p.Moments || p.sums == nil {
 		return nil
 	}
-	if f := p.dof.float(); !(f >= 0 && f <= images) {
+	if f := p.dof.Float(); !(f >= 0 && f <= images) {
 		return refuse("dof", f, "0 to n, %d", p.N)
 	}
 	trace, at := 0.0, p.C*(1+p.Dx)
 	for i := range p.Dx {
-		d := p.sums[at].float()
+		d := p.sums[at].Float()
 		if trace += d; d < 0 {
 			return refuse(fmt.Sprintf("scatter of coordinate %d", i), d, "at least 0")
 		}
@@ -272,7 +273,7 @@ func (p *Part) checkSums() error {
 		return refuse("scatter", fmt.Sprintf("of trace %.4g", trace), "n at most, %d", p.N)
 	}
 	for i, v := range p.sums[p.C*(1+p.Dx):] {
-		if f := v.float(); math.Abs(f) > trace+1e-6 {
+		if f := v.Float(); math.Abs(f) > trace+1e-6 {
 			return refuse(fmt.Sprintf("scatter[%d]", i), f, "no more than its trace, %.4g", trace)
 		}
 	}

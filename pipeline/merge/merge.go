@@ -21,6 +21,7 @@ import (
 
 	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -74,8 +75,8 @@ type Part struct {
 
 	limit   []byte // the lowest key of an upload that is not kept; nil: all are
 	clients []entry
-	sums    []whole // [C, 1 + dx], and of moments the upper triangle of the scatter; nil while nothing is summed
-	dof     whole
+	sums    []whole.Number // [C, 1 + dx], and of moments the upper triangle of the scatter; nil while nothing is summed
+	dof     whole.Number
 }
 
 // Clients returns the number of clients whose uploads went in.
@@ -122,8 +123,8 @@ func (m *Merger) Add(data []byte) error {
 
 // start opens the merger for the kind of the first upload, and checks that of later ones.
 func (m *Merger) start(like *Part) error {
-	if n := sizeOf(like.Dx, like.C, like.Moments); n > mostSums/wholeBytes {
-		return fmt.Errorf("%d classes of %d coordinates are %d sums; a part has %d at most", like.C, like.Dx, n, mostSums/wholeBytes)
+	if n := sizeOf(like.Dx, like.C, like.Moments); n > mostSums/whole.Bytes {
+		return fmt.Errorf("%d classes of %d coordinates are %d sums; a part has %d at most", like.C, like.Dx, n, mostSums/whole.Bytes)
 	}
 	if m.part == nil {
 		m.part = &Part{Round: like.Round, Model: like.Model, Dx: like.Dx, C: like.C, Moments: like.Moments, Against: m.Against,
@@ -266,7 +267,7 @@ func (m *Merger) count(k *Kept, share float64) {
 	}
 	p.Summed, p.N = p.Summed+1, p.N+k.N
 	if p.sums == nil {
-		p.sums = make([]whole, sizeOf(p.Dx, p.C, p.Moments))
+		p.sums = make([]whole.Number, sizeOf(p.Dx, p.C, p.Moments))
 	}
 	p.addMeans(k.Upload, share)
 }
@@ -294,17 +295,17 @@ func (p *Part) addMeans(u *federate.Upload, share float64) {
 		mass := float64(set.W[i]) * share
 		set.Shares(i, func(y int, _ float32) {
 			to := p.sums[y*(1+p.Dx):][:1+p.Dx]
-			to[0].add(toWhole(mass))
+			to[0].Add(whole.Of(mass))
 			for j, v := range set.Features(i) {
-				to[1+j].add(toWhole(mass * float64(v)))
+				to[1+j].Add(whole.Of(mass * float64(v)))
 			}
 		})
 	}
-	p.dof.add(toWhole(float64(dof) * share))
+	p.dof.Add(whole.Of(float64(dof) * share))
 	at := p.C * (1 + p.Dx)
 	for i := 0; i < p.Dx && scatter != nil; i++ {
 		for _, v := range scatter[i*p.Dx+i : (i+1)*p.Dx] {
-			p.sums[at].add(toWhole(v * share))
+			p.sums[at].Add(whole.Of(v * share))
 			at++
 		}
 	}
@@ -378,12 +379,12 @@ func (m *Merger) AddPart(p *Part) error {
 	m.part.clients = clients
 	m.part.Summed, m.part.LeftOut, m.part.N = m.part.Summed+p.Summed, m.part.LeftOut+p.LeftOut, m.part.N+p.N
 	if m.part.sums == nil && p.sums != nil {
-		m.part.sums = make([]whole, len(p.sums))
+		m.part.sums = make([]whole.Number, len(p.sums))
 	}
 	for i, v := range p.sums {
-		m.part.sums[i].add(v)
+		m.part.sums[i].Add(v)
 	}
-	m.part.dof.add(p.dof)
+	m.part.dof.Add(p.dof)
 	return nil
 }
 
@@ -474,12 +475,12 @@ func (p *Part) Rest() (*point.Set, *moments.Within) {
 	set := &point.Set{Dx: p.Dx, C: p.C}
 	for y := range p.C {
 		s := p.sums[y*(1+p.Dx):][:1+p.Dx]
-		mass := s[0].float()
+		mass := s[0].Float()
 		if mass <= 0 {
 			continue
 		}
 		for _, v := range s[1:] {
-			set.Z = append(set.Z, float32(v.float()/mass))
+			set.Z = append(set.Z, float32(v.Float()/mass))
 		}
 		set.N, set.W, set.Y = set.N+1, append(set.W, float32(mass)), append(set.Y, int32(y))
 	}
@@ -489,9 +490,9 @@ func (p *Part) Rest() (*point.Set, *moments.Within) {
 	if !p.Moments {
 		return set, nil
 	}
-	w := &moments.Within{K: p.Dx, Dof: int(math.Round(p.dof.float()))}
+	w := &moments.Within{K: p.Dx, Dof: int(math.Round(p.dof.Float()))}
 	for _, v := range p.sums[p.C*(1+p.Dx):] {
-		w.Data = append(w.Data, float32(v.float()))
+		w.Data = append(w.Data, float32(v.Float()))
 	}
 	if w.Dof == 0 {
 		w.Data = nil

@@ -15,6 +15,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/merge/partpb"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -233,7 +234,7 @@ func checkSum(t *testing.T, p *Part, all [][]byte, judge func(*federate.Upload) 
 	mass := 0.0
 	for i := range want {
 		exact, _ := want[i].Float64()
-		if got := p.sums[i].float(); math.Abs(got-exact) > float64(len(all))*step {
+		if got := p.sums[i].Float(); math.Abs(got-exact) > float64(len(all))*whole.Step {
 			t.Fatalf("sum %d is %v; exactly %v", i, got, exact)
 		}
 		if i%(1+p.Dx) == 0 {
@@ -394,8 +395,8 @@ func TestHostile(t *testing.T) {
 		few = append(few, madeMoments(t, i, 60, federate.Single))
 	}
 	means, ofMoments := merged(t, nil, all...), merged(t, nil, few...)
-	set := func(b []byte, at int, v whole) {
-		copy(b[at*wholeBytes:], appendWholes(nil, []whole{v}))
+	set := func(b []byte, at int, v whole.Number) {
+		copy(b[at*whole.Bytes:], whole.Append(nil, []whole.Number{v}))
 	}
 	scatter := 40 * (1 + 8)
 	for name, c := range map[string]struct {
@@ -421,17 +422,17 @@ func TestHostile(t *testing.T) {
 		"huge moments":      {ofMoments, func(m *partpb.Part) { m.Dx = 1 << 13 }, "dx"},
 		"n":                 {means, func(m *partpb.Part) { m.N = m.Summed }, "masses"},
 		"no images":         {means, func(m *partpb.Part) { m.N = 0 }, "n is 0"},
-		"negative mass":     {means, func(m *partpb.Part) { set(m.Sums, 0, toWhole(-1)) }, "mass of class 0"},
-		"mean out of reach": {means, func(m *partpb.Part) { set(m.Sums, 1, toWhole(1e9)) }, "sum 0 of class 0"},
-		"overflow":          {means, func(m *partpb.Part) { set(m.Sums, 1, whole{math.MaxInt64, 0}) }, "2^84"},
+		"negative mass":     {means, func(m *partpb.Part) { set(m.Sums, 0, whole.Of(-1)) }, "mass of class 0"},
+		"mean out of reach": {means, func(m *partpb.Part) { set(m.Sums, 1, whole.Of(1e9)) }, "sum 0 of class 0"},
+		"overflow":          {means, func(m *partpb.Part) { set(m.Sums, 1, whole.Number{High: math.MaxInt64}) }, "2^84"},
 		"no masses":         {means, func(m *partpb.Part) { clear(m.Sums) }, "masses"},
 		"short sums":        {means, func(m *partpb.Part) { m.Sums = m.Sums[1:] }, "sums"},
 		"against":           {means, func(m *partpb.Part) { m.Against = []byte{1} }, "against"},
-		"long means":        {ofMoments, func(m *partpb.Part) { set(m.Sums, 1, toWhole(1e6)) }, "sum 0 of class 0"},
-		"negative scatter":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, toWhole(-1)) }, "scatter of coordinate 0"},
-		"large scatter":     {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, toWhole(1e9)) }, "trace"},
-		"large covariance":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter+1, toWhole(1e9)) }, "scatter[1]"},
-		"dof":               {ofMoments, func(m *partpb.Part) { set(m.Dof, 0, toWhole(1e9)) }, "dof"},
+		"long means":        {ofMoments, func(m *partpb.Part) { set(m.Sums, 1, whole.Of(1e6)) }, "sum 0 of class 0"},
+		"negative scatter":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Of(-1)) }, "scatter of coordinate 0"},
+		"large scatter":     {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Of(1e9)) }, "trace"},
+		"large covariance":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter+1, whole.Of(1e9)) }, "scatter[1]"},
+		"dof":               {ofMoments, func(m *partpb.Part) { set(m.Dof, 0, whole.Of(1e9)) }, "dof"},
 		"no dof":            {ofMoments, func(m *partpb.Part) { m.Dof = nil }, "dof"},
 	} {
 		if _, err := Decode(changed(t, c.of, c.change), federate.Expect{}); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -451,24 +452,24 @@ func TestHostile(t *testing.T) {
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	r := rng.New(1, "whole")
-	var sum whole
+	var sum whole.Number
 	exact := new(big.Float).SetPrec(400)
 	for range 10_000 {
-		v := math.RoundToEven(r.NormFloat64()*math.Pow(2, float64(r.IntN(46)))/step) * step
-		sum.add(toWhole(v))
+		v := math.RoundToEven(r.NormFloat64()*math.Pow(2, float64(r.IntN(46)))/whole.Step) * whole.Step
+		sum.Add(whole.Of(v))
 		exact.Add(exact, big.NewFloat(v))
 		want, _ := exact.Float64()
-		if got := sum.float(); math.Abs(got-want) > 1e-15*math.Abs(want)+step {
+		if got := sum.Float(); math.Abs(got-want) > 1e-15*math.Abs(want)+whole.Step {
 			t.Fatalf("%v, exactly %v", got, want)
 		}
-		if back := wholes(appendWholes(nil, []whole{sum})); back[0] != sum {
+		if back := whole.Read(whole.Append(nil, []whole.Number{sum})); back[0] != sum {
 			t.Fatalf("%v reads back as %v", sum, back[0])
 		}
 	}
 }
 
 func TestSmallestWhole(t *testing.T) {
-	if got, want := (whole{high: math.MinInt64}).float(), -math.Ldexp(1, 87); got != want {
+	if got, want := (whole.Number{High: math.MinInt64}).Float(), -math.Ldexp(1, 87); got != want {
 		t.Errorf("the smallest number is %v, want %v", got, want)
 	}
 }
@@ -549,9 +550,9 @@ func TestDofOfCalibration(t *testing.T) {
 		want   float64
 	}{{nil, 4}, {[]int{0}, 5}, {[]int{1}, 4}, {[]int{1, 0, 1, 2}, 6}} {
 		w := &moments.Within{K: 2, Rank: 1, Data: []float32{0.1, 0.1}, Dof: 4, Labels: v.labels, Calibration: make([]float32, 2*len(v.labels))}
-		p := &Part{Dx: 2, C: 3, Moments: true, sums: make([]whole, sizeOf(2, 3, true))}
+		p := &Part{Dx: 2, C: 3, Moments: true, sums: make([]whole.Number, sizeOf(2, 3, true))}
 		p.addMeans(&federate.Upload{Points: means, Within: w}, 1)
-		if got := p.dof.float(); got != v.want {
+		if got := p.dof.Float(); got != v.want {
 			t.Errorf("calibration points of classes %v: %v degrees of freedom, want %v", v.labels, got, v.want)
 		}
 	}

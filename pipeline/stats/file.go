@@ -1,0 +1,229 @@
+package stats
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx/message"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/internal/whole"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/stats/statspb"
+)
+
+const (
+	// Format is the version of the message.
+	Format = 7
+	// MaxBytes is the maximum size of a state.
+	MaxBytes = 1 << 30
+)
+
+// IsState reports whether data are a state, by their first bytes.
+func IsState(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
+
+func refuse(field string, value any, allowed string, args ...any) error {
+	return fmt.Errorf("state: %w", &federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
+}
+
+// Encode returns the state as a message. The same state has the same bytes on every machine.
+func (s *State) Encode() ([]byte, error) {
+	model, err := hex.DecodeString(s.Model)
+	if err != nil {
+		return nil, refuse("model", s.Model, "a sha256 in hexadecimal")
+	}
+	m := &statspb.State{Format: Format, Round: s.Round, Model: model, Dx: uint32(s.Dx), Classes: uint32(s.C)}
+	for _, c := range s.client {
+		digest, err := hex.DecodeString(c.Upload)
+		if err != nil || len(digest) != sha256.Size {
+			return nil, refuse("clients", c.Upload, "a sha256 in hexadecimal of each upload")
+		}
+		m.Clients = append(m.Clients, &statspb.Client{Name: c.Name, Upload: digest, N: uint64(c.N)})
+	}
+	for _, f := range s.fold {
+		m.Folds = append(m.Folds, f.message())
+	}
+	m.Checksum = checksum(m)
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encoding state: %w", err)
+	}
+	if len(data) > MaxBytes {
+		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
+	}
+	return data, nil
+}
+
+func (s *Sum) message() *statspb.Sum {
+	m := &statspb.Sum{Curved: uint64(s.Curved), Rows: uint64(s.rows), Second: whole.Append(nil, s.second)}
+	for _, y := range s.held() {
+		m.Held, m.Sums = append(m.Held, uint32(y)), whole.Append(m.Sums, s.classes[y])
+	}
+	if s.Curved > 0 {
+		m.OwnCurve, m.TwinCurve = s.curves[0][:], s.curves[1][:]
+	}
+	return m
+}
+
+// checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64, texts and bytes after their length,
+// lists after their number.
+func checksum(m *statspb.State) []byte {
+	h := sha256.New()
+	h.Write([]byte("fmp.stats.State\n"))
+	number(h, uint64(m.Format), m.Round)
+	text(h, m.Model)
+	number(h, uint64(m.Dx), uint64(m.Classes), uint64(len(m.Clients)))
+	for _, c := range m.Clients {
+		text(h, []byte(c.GetName()))
+		text(h, c.GetUpload())
+		number(h, c.GetN())
+	}
+	number(h, uint64(len(m.Folds)))
+	for _, f := range m.Folds {
+		number(h, f.GetCurved(), f.GetRows(), uint64(len(f.GetHeld())))
+		for _, y := range f.GetHeld() {
+			number(h, uint64(y))
+		}
+		text(h, f.GetSums())
+		text(h, f.GetSecond())
+		for _, curve := range [][]uint64{f.GetOwnCurve(), f.GetTwinCurve()} {
+			number(h, uint64(len(curve)))
+			number(h, curve...)
+		}
+	}
+	return h.Sum(nil)
+}
+
+func number(h hash.Hash, values ...uint64) {
+	for _, v := range values {
+		h.Write(binary.LittleEndian.AppendUint64(nil, v))
+	}
+}
+
+func text(h hash.Hash, b []byte) {
+	number(h, uint64(len(b)))
+	h.Write(b)
+}
+
+// Decode decodes a state and checks it: every number against its bounds, clients in order and each once, sums against the images of the
+// fold's clients, the checksum, and the expectations in want.
+func Decode(data []byte, want federate.Expect) (*State, error) {
+	if len(data) > MaxBytes {
+		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
+	}
+	if !IsState(data) {
+		return nil, refuse("format", "of another message", "%d, which fmp pool --state writes", Format)
+	}
+	var m statspb.State
+	if err := message.Unmarshal(data, &m, 0); err != nil {
+		return nil, fmt.Errorf("state: not a message of the type that fmp pool --state writes: %w", err)
+	}
+	if err := checkFields(&m, want); err != nil {
+		return nil, err
+	}
+	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
+		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the state was damaged on its way",
+			hex.EncodeToString(sum))
+	}
+	s := &State{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx), C: int(m.Classes)}
+	for i := range s.fold {
+		s.fold[i] = &Sum{Dx: s.Dx, C: s.C}
+	}
+	for i, c := range m.Clients {
+		if err := federate.CheckClient(c.GetName()); err != nil {
+			return nil, fmt.Errorf("state: clients[%d]: %w", i, err)
+		}
+		if n := c.GetN(); n < 1 || n > maxImages || len(c.GetUpload()) != sha256.Size {
+			return nil, refuse(fmt.Sprintf("clients[%d]", i), fmt.Sprintf("of %d images and a digest of %d bytes", n, len(c.GetUpload())),
+				"1 to %d images, and %d bytes", maxImages, sha256.Size)
+		}
+		if i > 0 && c.Name <= m.Clients[i-1].Name {
+			return nil, refuse(fmt.Sprintf("clients[%d]", i), fmt.Sprintf("%q, not after the one before it", c.Name), "ascending names, each once")
+		}
+		s.client = append(s.client, Client{c.Name, hex.EncodeToString(c.Upload), int(c.N)})
+		f := s.fold[FoldOf(c.Name)]
+		f.Clients, f.N = f.Clients+1, f.N+int64(c.N)
+	}
+	for i, f := range m.Folds {
+		if err := s.fold[i].read(f); err != nil {
+			return nil, fmt.Errorf("state: fold %d: %w", i, err)
+		}
+	}
+	return s, nil
+}
+
+// checkFields checks numbers and lengths, before memory is allocated.
+func checkFields(m *statspb.State, want federate.Expect) error {
+	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
+		return refuse("unknown fields", fmt.Sprintf("%d bytes", n), "none")
+	}
+	if model := hex.EncodeToString(m.Model); len(m.Model) != sha256.Size || want.Model != "" && model != want.Model {
+		return refuse("model", model, "%s, the model of this federation, a sha256", want.Model)
+	}
+	if want.Round != nil && m.Round != *want.Round {
+		return refuse("round", m.Round, "%d, the round that is being gathered", *want.Round)
+	}
+	for _, v := range []struct {
+		field          string
+		value, low, to int
+		want           int
+	}{{"dx", int(m.Dx), 1, federate.MaxWidth, want.Dx}, {"classes", int(m.Classes), 2, federate.MaxWidth, want.C},
+		{"clients", len(m.Clients), 1, MaxClients, 0}, {"folds", len(m.Folds), Folds, Folds, 0},
+		{"checksum", len(m.Checksum), sha256.Size, sha256.Size, 0}} {
+		if v.value < v.low || v.value > v.to || v.want != 0 && v.value != v.want {
+			return refuse(v.field, v.value, "%d to %d, as the other models have it", v.low, v.to)
+		}
+	}
+	k := int(m.Dx)
+	for i, f := range m.Folds {
+		second := len(f.Second)
+		if second != 0 && (k > federate.MaxMoments || second != whole.Bytes*(k*(k+1)/2)) {
+			return refuse(fmt.Sprintf("folds[%d].second", i), fmt.Sprintf("%d bytes", second), "those of a triangle, or none")
+		}
+		if len(f.Sums) != len(f.Held)*(1+k)*whole.Bytes {
+			return refuse(fmt.Sprintf("folds[%d].sums", i), fmt.Sprintf("%d bytes", len(f.Sums)), "%d for %d classes", len(f.Held)*(1+k)*whole.Bytes,
+				len(f.Held))
+		}
+		if len(f.ProtoReflect().GetUnknown()) > 0 {
+			return refuse(fmt.Sprintf("folds[%d]", i), "of unknown fields", "none")
+		}
+		for _, curve := range [][]uint64{f.OwnCurve, f.TwinCurve} {
+			if n := len(curve); n != 0 && n != moments.Temperatures || (n > 0) != (f.Curved > 0) {
+				return refuse(fmt.Sprintf("folds[%d].curves", i), fmt.Sprintf("%d numbers of %d clients", n, f.Curved), "%d, or none of no client",
+					moments.Temperatures)
+			}
+		}
+		if f.Rows > MaxClients*(maxImages+federate.MaxSize) || f.Curved > MaxClients {
+			return refuse(fmt.Sprintf("folds[%d]", i), fmt.Sprintf("%d rows, and curves of %d clients", f.Rows, f.Curved), "no more than images have")
+		}
+	}
+	for i, c := range m.Clients {
+		if len(c.ProtoReflect().GetUnknown()) > 0 {
+			return refuse(fmt.Sprintf("clients[%d]", i), "of unknown fields", "none")
+		}
+	}
+	return nil
+}
+
+// read sets a sum whose clients and images are known from a message whose lengths are checked.
+func (s *Sum) read(m *statspb.Sum) error {
+	s.Curved, s.rows, s.classes = int(m.Curved), int64(m.Rows), map[int][]whole.Number{}
+	size := (1 + s.Dx) * whole.Bytes
+	for i, y := range m.Held {
+		if int64(y) >= int64(s.C) || i > 0 && y <= m.Held[i-1] {
+			return refuse(fmt.Sprintf("held[%d]", i), y, "ascending classes, below %d", s.C)
+		}
+		s.classes[int(y)] = whole.Read(m.Sums[i*size : (i+1)*size])
+	}
+	if len(m.Second) > 0 {
+		s.second = whole.Read(m.Second)
+	}
+	copy(s.curves[0][:], m.OwnCurve)
+	copy(s.curves[1][:], m.TwinCurve)
+	return s.check()
+}

@@ -1,0 +1,405 @@
+package stats
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx/alloctest"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/internal/whole"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+	"fmp/pipeline/stats/statspb"
+)
+
+const testK, testC = 5, 4
+
+// images are a client's rows, and its upload as a server reads it.
+type images struct {
+	rows   []float32
+	labels []int
+	upload *federate.Upload
+	digest string
+}
+
+// someImages makes a client of up to 30 rows of length 1 at most. Some clients have one image a class, and no scatter.
+func someImages(t testing.TB, r *rand.Rand, name string) images {
+	t.Helper()
+	var im images
+	n := 1 + r.IntN(30)
+	for i := range n {
+		y := r.IntN(testC)
+		if n <= testC {
+			y = i
+		}
+		row, length := make([]float32, testK), 0.0
+		for j := range row {
+			row[j] = float32(r.NormFloat64())
+			if j == y {
+				row[j] += 2
+			}
+			length += float64(row[j] * row[j])
+		}
+		for _, v := range row {
+			im.rows = append(im.rows, v/float32(math.Sqrt(length)))
+		}
+		im.labels = append(im.labels, y)
+	}
+	means, within, err := moments.Of(im.rows, testK, im.labels, testC, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curves, err := moments.CurvesOf(im.rows, testK, im.labels, testC, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &federate.Upload{Round: 1, Client: name, Model: strings.Repeat("ab", 32), N: int(means.Mass()), Points: means, Within: within,
+		Curves: curves}
+	data, err := u.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if im.upload, err = federate.Decode(data, federate.Expect{}); err != nil {
+		t.Fatal(err)
+	}
+	im.digest = fmt.Sprintf("%064x", r.Uint64())
+	return im
+}
+
+func someClients(t testing.TB, seed uint64, n int) (out []images) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	for i := range n {
+		out = append(out, someImages(t, r, fmt.Sprint("client ", i)))
+	}
+	return out
+}
+
+func stateOf(t testing.TB, clients ...images) *State {
+	t.Helper()
+	s := Start(clients[0].upload)
+	for _, c := range clients {
+		if err := s.Add(c.upload, c.digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func encoded(t testing.TB, s *State) []byte {
+	t.Helper()
+	data, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestStatesAreSums: in any order, in any grouping, through files or not, and with others added and taken out between, the same uploads give
+// the same bytes.
+func TestStatesAreSums(t *testing.T) {
+	for seed := range uint64(6) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		all := someClients(t, seed, 2+r.IntN(25))
+		want := encoded(t, stateOf(t, all...))
+		extra := someClients(t, seed+100, 40)[30:]
+		for range 4 {
+			order := slices.Clone(all)
+			r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+			cut := 1 + r.IntN(len(order)-1)
+			a, b := stateOf(t, order[:cut]...), stateOf(t, order[cut:]...)
+			for _, s := range []*State{a, b} {
+				for _, e := range extra {
+					if err := s.Add(e.upload, e.digest); err != nil {
+						t.Fatal(err)
+					}
+				}
+				back, err := Decode(encoded(t, s), federate.Expect{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				*s = *back
+				for _, e := range extra {
+					if err := s.Remove(e.upload, e.digest); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := a.Merge(b); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(encoded(t, a), want) {
+				t.Fatal("the state depends on order, grouping or uploads that were taken out")
+			}
+		}
+	}
+}
+
+// TestWithdrawal: a state of which a client is taken out is the one that the client never took part in.
+func TestWithdrawal(t *testing.T) {
+	all := someClients(t, 1, 12)
+	for i, x := range all {
+		s := stateOf(t, all...)
+		if err := s.Remove(x.upload, x.digest); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(encoded(t, s), encoded(t, stateOf(t, slices.Delete(slices.Clone(all), i, i+1)...))) {
+			t.Errorf("client %d leaves a trace", i)
+		}
+		before := encoded(t, s)
+		if err := s.Remove(x.upload, x.digest); err == nil || !strings.Contains(err.Error(), "not in") {
+			t.Errorf("taken out twice: %v", err)
+		}
+		if !bytes.Equal(encoded(t, s), before) {
+			t.Error("after an error the state is another")
+		}
+	}
+	s := stateOf(t, all[0])
+	if err := s.Remove(all[0].upload, all[0].digest); err != nil {
+		t.Fatal(err)
+	}
+	for i := range Folds {
+		if f := s.Fold(i); f.Clients != 0 || f.second != nil || len(f.classes) != 0 || f.check() != nil {
+			t.Errorf("fold %d of no clients: %+v", i, f)
+		}
+	}
+}
+
+// TestRefusals: nothing is added twice, taken out by another file, or of another round.
+func TestRefusals(t *testing.T) {
+	all := someClients(t, 2, 3)
+	s := stateOf(t, all[0], all[1])
+	before := encoded(t, s)
+	other := *all[2].upload
+	other.Round++
+	forged := *all[1].upload // the upload's name and digest, and other numbers
+	forged.Points = all[2].upload.Points
+	forged.N = all[2].upload.N
+	points := *all[2].upload
+	points.Points = &point.Set{N: 1, Dx: testK, C: testC, Z: []float32{0, 0, 0, 0, 0, .5, .5, 0, 0}, W: []float32{1}}
+	far := *all[2].upload
+	far.Points = &point.Set{N: 1, Dx: testK, C: testC, Z: []float32{1 << 17, 0, 0, 0, 0, 1, 0, 0, 0}, W: []float32{1}}
+	for name, v := range map[string]struct {
+		do   func() error
+		want string
+	}{
+		"twice":              {func() error { return s.Add(all[0].upload, all[2].digest) }, "is in already"},
+		"another round":      {func() error { return s.Add(&other, all[2].digest) }, "of round 2"},
+		"of several classes": {func() error { return s.Add(&points, all[2].digest) }, "several classes"},
+		"far":                {func() error { return s.Add(&far, all[2].digest) }, "65536 at most"},
+		"another file":       {func() error { return s.Remove(all[0].upload, all[1].digest) }, "give the one that was added"},
+		"other numbers":      {func() error { return s.Remove(&forged, all[1].digest) }, "was not added"},
+		"both":               {func() error { return s.Merge(stateOf(t, all[1])) }, "in both"},
+		"other rounds":       {func() error { return s.Merge(&State{Round: 9, Model: s.Model, Dx: s.Dx, C: s.C}) }, "do not add up"},
+	} {
+		if err := v.do(); err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%s: %v; want %q", name, err, v.want)
+		}
+		if !bytes.Equal(encoded(t, s), before) {
+			t.Errorf("%s: after an error the state is another", name)
+		}
+	}
+}
+
+// TestClient: the sum is the class means and the scatter of all clients' images together, as one client would have sent them, and the sum of
+// the curves.
+func TestClient(t *testing.T) {
+	all := someClients(t, 3, 7)
+	sum := &Sum{Dx: testK, C: testC}
+	var rows []float32
+	var labels []int
+	var curves moments.Curves
+	for _, c := range all {
+		of, err := Of(c.upload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sum.Add(of); err != nil {
+			t.Fatal(err)
+		}
+		rows, labels = append(rows, c.rows...), append(labels, c.labels...)
+		if c.upload.Curves != nil {
+			for i := range curves.Own {
+				curves.Own[i] += c.upload.Curves.Own[i]
+				curves.Twin[i] += c.upload.Curves.Twin[i]
+			}
+		}
+	}
+	means, within, got := sum.Client()
+	if err := within.Check(testC); err != nil {
+		t.Fatal(err)
+	}
+	if sum.N != int64(len(labels)) || *got != curves || within.Dof != len(labels)-means.N {
+		t.Errorf("%d images, %d degrees of freedom of %d", sum.N, within.Dof, len(labels))
+	}
+	want, count := make([]float64, testC*testK), make([]float64, testC)
+	for i, y := range labels {
+		count[y]++
+		for j, v := range rows[i*testK : (i+1)*testK] {
+			want[y*testK+j] += float64(v)
+		}
+	}
+	scatter := make([]float64, testK*testK)
+	for i, y := range labels {
+		row := rows[i*testK : (i+1)*testK]
+		for a := range testK {
+			for b := range testK {
+				scatter[a*testK+b] += (float64(row[a]) - want[y*testK+a]/count[y]) * (float64(row[b]) - want[y*testK+b]/count[y])
+			}
+		}
+	}
+	_, ys := means.Labelled()
+	for i, y := range ys {
+		for j, v := range means.Features(i) {
+			if off := math.Abs(float64(v) - want[y*testK+j]/count[y]); off > 1e-6 || float64(means.W[i]) != count[y] {
+				t.Errorf("mean of class %d is off by %v, of mass %v; want %v images", y, off, means.W[i], count[y])
+			}
+		}
+	}
+	full := make([]float64, testK*testK)
+	within.AddTo(full)
+	for a := range testK {
+		for b := a; b < testK; b++ {
+			if math.Abs(full[a*testK+b]-scatter[a*testK+b]) > 1e-5 {
+				t.Errorf("scatter of %d and %d is %v; want %v", a, b, full[a*testK+b], scatter[a*testK+b])
+			}
+		}
+	}
+	if means, within, curves := (&Sum{Dx: testK, C: testC}).Client(); means != nil || within != nil || curves != nil {
+		t.Error("no clients sent something")
+	}
+}
+
+// TestWideRows: rows of more numbers than moments have are summed without second moments.
+func TestWideRows(t *testing.T) {
+	k := federate.MaxMoments + 1
+	set := &point.Set{N: 1, Dx: k, C: 2, Z: make([]float32, k), W: []float32{3}, Y: []int32{1}}
+	u := &federate.Upload{Client: "a", Model: strings.Repeat("ab", 32), N: 3, Points: set}
+	s := Start(u)
+	if err := s.Add(u, strings.Repeat("cd", 32)); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := Decode(encoded(t, s), federate.Expect{}); err != nil {
+		t.Error(err)
+	} else if means, within, _ := back.Fold(FoldOf("a")).Client(); within != nil || means.W[0] != 3 {
+		t.Errorf("scatter %v, mass %v", within, means.W[0])
+	}
+}
+
+func TestFoldsAreEven(t *testing.T) {
+	var n [Folds]int
+	for i := range 10_000 {
+		n[FoldOf(fmt.Sprint("client ", i))]++
+	}
+	for i, v := range n {
+		if v < 850 || v > 1150 {
+			t.Errorf("fold %d has %d of 10,000 clients", i, v)
+		}
+	}
+	if FoldOf("client 1") != 3 {
+		t.Errorf("client 1 is in fold %d; a fold is for good", FoldOf("client 1"))
+	}
+}
+
+// TestDecodeRefuses changes one field at a time and makes the checksum fit.
+func TestDecodeRefuses(t *testing.T) {
+	all := someClients(t, 4, 12)
+	state := stateOf(t, all...)
+	data := encoded(t, state)
+	full := slices.IndexFunc(state.fold[:], func(s *Sum) bool { return s.Curved > 0 })
+	set := func(b []byte, at int, v whole.Number) { copy(b[at*whole.Bytes:], whole.Append(nil, []whole.Number{v})) }
+	for name, v := range map[string]struct {
+		spoil func(*statspb.State)
+		want  string
+	}{
+		"format":     {func(m *statspb.State) { m.Format = 8 }, "format"},
+		"model":      {func(m *statspb.State) { m.Model = m.Model[1:] }, "model"},
+		"dx":         {func(m *statspb.State) { m.Dx++ }, "folds"},
+		"huge dx":    {func(m *statspb.State) { m.Dx = 1 << 31 }, "dx"},
+		"classes":    {func(m *statspb.State) { m.Classes = 1 }, "classes"},
+		"no clients": {func(m *statspb.State) { m.Clients = nil }, "clients"},
+		"order":      {func(m *statspb.State) { m.Clients[0], m.Clients[1] = m.Clients[1], m.Clients[0] }, "clients[1]"},
+		"name":       {func(m *statspb.State) { m.Clients[0].Name = "\x1b" }, "client"},
+		"digest":     {func(m *statspb.State) { m.Clients[0].Upload = nil }, "clients[0]"},
+		"images":     {func(m *statspb.State) { m.Clients[0].N = 1 << 40 }, "clients[0]"},
+		"a client of no sum": {func(m *statspb.State) {
+			m.Folds[full] = &statspb.Sum{}
+		}, "fold"},
+		"a sum of no client": {func(m *statspb.State) { m.Clients = m.Clients[:1] }, "fold"},
+		"folds":              {func(m *statspb.State) { m.Folds = m.Folds[1:] }, "folds"},
+		"held":               {func(m *statspb.State) { m.Folds[full].Held[0] = 1 << 30 }, "held"},
+		"sums":               {func(m *statspb.State) { m.Folds[full].Sums = m.Folds[full].Sums[16:] }, "sums"},
+		"second":             {func(m *statspb.State) { m.Folds[full].Second = m.Folds[full].Second[16:] }, "second"},
+		"negative mass":      {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Of(-1)) }, "mass"},
+		"no mass":            {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Of(0)) }, "mass"},
+		"masses":             {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Of(1e6)) }, "masses"},
+		"far":                {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Of(1e9)) }, "sum 0 of class"},
+		"negative second":    {func(m *statspb.State) { set(m.Folds[full].Second, 0, whole.Of(-1)) }, "second moment"},
+		"large second":       {func(m *statspb.State) { set(m.Folds[full].Second, 1, whole.Number{High: math.MinInt64}) }, "second moment"},
+		"rows":               {func(m *statspb.State) { m.Folds[full].Rows = 1 << 50 }, "rows"},
+		"no rows":            {func(m *statspb.State) { m.Folds[full].Rows = 0 }, "rows"},
+		"curved":             {func(m *statspb.State) { m.Folds[full].Curved = 100 }, "curves"},
+		"curve":              {func(m *statspb.State) { m.Folds[full].OwnCurve[0] = 1 << 60 }, "curves"},
+		"a curve short":      {func(m *statspb.State) { m.Folds[full].OwnCurve = m.Folds[full].OwnCurve[1:] }, "curves"},
+	} {
+		var m statspb.State
+		if err := proto.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		v.spoil(&m)
+		m.Checksum = checksum(&m)
+		bad, err := proto.Marshal(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Decode(bad, federate.Expect{}); err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%s: %v; want %q", name, err, v.want)
+		}
+	}
+	for i := range len(data) {
+		bad := bytes.Clone(data)
+		bad[i] ^= 1
+		if s, err := Decode(bad, federate.Expect{}); err == nil && !bytes.Equal(encoded(t, s), data) {
+			t.Fatalf("a bit of byte %d changed: read as another state", i)
+		}
+	}
+	if _, err := Decode(data, federate.Expect{Model: strings.Repeat("cd", 32)}); err == nil {
+		t.Error("a state of another model is taken")
+	}
+}
+
+// FuzzDecode: whatever is read can be written, and is then the same.
+func FuzzDecode(f *testing.F) {
+	f.Add(encoded(f, stateOf(f, someClients(f, 5, 3)...)), true)
+	f.Add([]byte{0x08, 0x07}, true)
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		var m statspb.State
+		if seal && proto.Unmarshal(data, &m) == nil {
+			m.Checksum = checksum(&m)
+			var err error
+			if data, err = proto.Marshal(&m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var s *State
+		var err error
+		alloctest.AtMost(t, 400*len(data), func() { s, err = Decode(data, federate.Expect{}) })
+		if err != nil {
+			return
+		}
+		again := encoded(t, s)
+		back, err := Decode(again, federate.Expect{})
+		if err != nil || !bytes.Equal(encoded(t, back), again) {
+			t.Fatalf("written and read again it is another: %v", err)
+		}
+		for i := range Folds {
+			s.Fold(i).Client()
+		}
+	})
+}

@@ -1,0 +1,300 @@
+// Package stats holds the one statistic of a round: the sum of its uploads. Counts, class sums, second moments and curves are whole numbers,
+// so that sums do not depend on order and grouping, and taking an upload out again leaves no trace, to the byte.
+//
+// Bounds make overflow impossible: a row has coordinates of size 2^16 at most, an upload 2^30 images, a sum 2^24 clients. A second moment is
+// then below 2^86, which is 2^126 in steps of 2^-40.
+package stats
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+
+	"fmp/pipeline/federate"
+	"fmp/pipeline/internal/whole"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+// Bounds on a sum.
+const (
+	// MaxClients is the maximum number of clients of a sum.
+	MaxClients = 1 << 24
+	// maxCoordinate is the largest coordinate of a row.
+	maxCoordinate = 1 << 16
+	// images of one upload, at most: those behind its means and its calibration points.
+	maxImages = federate.MaxN + federate.MaxCalibration
+)
+
+// Sum is the sum of uploads of Dx coordinates and C classes.
+type Sum struct {
+	Dx, C int
+	// Clients is the number of uploads, and Curved of those with curves.
+	Clients, Curved int
+	// N is the number of images, and rows that of the rows that second moments stand for: degrees of freedom, class means and calibration
+	// points.
+	N, rows int64
+	classes map[int][]whole.Number // [1 + Dx]: mass and sums of coordinates, of classes that a client holds
+	second  []whole.Number         // upper triangle of second moments about 0, [Dx (Dx+1)/2]; nil of no clients, or where rows are too wide
+	curves  [2]steps
+}
+
+// steps are curves in steps below 0.
+type steps [moments.Temperatures]uint64
+
+// Of returns the sum of one upload, of class means or moments. Calibration points count as images.
+func Of(u *federate.Upload) (*Sum, error) {
+	labels := u.Points.Indices()
+	if labels == nil {
+		return nil, fmt.Errorf("stats: the points of client %q are of several classes each, an embedding's: these do not add up; sum class means "+
+			"or moments", u.Client)
+	}
+	r := rowsOf(u, labels)
+	s := &Sum{Dx: u.Points.Dx, C: u.Points.C, Clients: 1, N: int64(u.N + len(r.label) - len(labels)), classes: map[int][]whole.Number{}}
+	for i, y := range r.label {
+		to := s.classes[y]
+		if to == nil {
+			to = make([]whole.Number, 1+s.Dx)
+			s.classes[y] = to
+		}
+		to[0].Add(whole.Of(r.mass[i]))
+		for j, v := range r.x[i*s.Dx : (i+1)*s.Dx] {
+			if math.Abs(v) > maxCoordinate {
+				return nil, fmt.Errorf("stats: a coordinate of row %d of client %q is %v; rows that add up have %d at most", i, u.Client, v,
+					maxCoordinate)
+			}
+			to[1+j].Add(whole.Of(r.mass[i] * v))
+		}
+	}
+	for y, v := range s.classes {
+		if v[0] == (whole.Number{}) {
+			delete(s.classes, y) // of mass 0
+		}
+	}
+	if len(s.classes) == 0 {
+		return nil, fmt.Errorf("stats: the class means of client %q have no mass", u.Client)
+	}
+	s.rows = int64(len(r.label))
+	if u.Within != nil {
+		s.rows += int64(u.Within.Dof)
+	}
+	if s.Dx <= federate.MaxMoments {
+		s.second = r.second(u.Within)
+	}
+	if c := u.Curves; c != nil {
+		s.Curved = 1
+		for i := range moments.Temperatures {
+			s.curves[0][i], s.curves[1][i] = uint64(-c.Own[i]/moments.CurveStep), uint64(-c.Twin[i]/moments.CurveStep)
+		}
+	}
+	return s, nil
+}
+
+// rows are an upload's class means and calibration points, with their masses.
+type rows struct {
+	k     int
+	x     []float64
+	label []int
+	mass  []float64
+}
+
+func rowsOf(u *federate.Upload, labels []int32) *rows {
+	r := &rows{k: u.Points.Dx}
+	add := func(row []float32, y int, mass float64) {
+		for _, v := range row {
+			r.x = append(r.x, float64(v))
+		}
+		r.label, r.mass = append(r.label, y), append(r.mass, mass)
+	}
+	for i, y := range labels {
+		add(u.Points.Features(i), int(y), float64(u.Points.W[i]))
+	}
+	if c := u.Calibration; c != nil {
+		for i, y := range c.Y {
+			add(c.Features(i), int(y), 1)
+		}
+	}
+	if w := u.Within; w != nil {
+		for i, y := range w.Labels {
+			add(w.Calibration[i*w.K:(i+1)*w.K], y, 1)
+		}
+	}
+	return r
+}
+
+// second returns the second moments of the images about 0: those of the rows, and the scatter about them. Products are rounded before they
+// are added, so that every machine has the same ones.
+func (r *rows) second(w *moments.Within) []whole.Number {
+	k, n := r.k, len(r.label)
+	scatter := make([]float64, k*k)
+	if w != nil {
+		w.AddTo(scatter)
+	}
+	x, weighted := make([]float64, k*n), make([]float64, k*n) // columns
+	for i := range n {
+		for j, v := range r.x[i*k : (i+1)*k] {
+			x[j*n+i], weighted[j*n+i] = v, r.mass[i]*v
+		}
+	}
+	out := make([]whole.Number, k*(k+1)/2)
+	var wait sync.WaitGroup
+	workers := runtime.GOMAXPROCS(0)
+	for first := range workers {
+		wait.Go(func() {
+			for i := first; i < k; i += workers {
+				to := out[i*k-i*(i-1)/2:]
+				a := weighted[i*n : (i+1)*n]
+				for j := i; j < k; j++ {
+					to[j-i] = whole.Of(scatter[i*k+j] + dot(a, x[j*n:(j+1)*n]))
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return out
+}
+
+func dot(a, b []float64) (sum float64) {
+	for i, v := range a {
+		sum += float64(v * b[i])
+	}
+	return sum
+}
+
+// Add adds a sum. After an error nothing is added.
+func (s *Sum) Add(o *Sum) error {
+	if err := s.alike(o); err != nil {
+		return err
+	}
+	if s.Clients+o.Clients > MaxClients {
+		return fmt.Errorf("stats: %d clients and %d are too many; a sum has %d at most", s.Clients, o.Clients, MaxClients)
+	}
+	s.combine(o, 1)
+	return nil
+}
+
+// Sub takes a sum out that was added. After an error nothing is taken out.
+func (s *Sum) Sub(o *Sum) error {
+	if err := s.alike(o); err != nil {
+		return err
+	}
+	s.combine(o, -1)
+	if err := s.check(); err != nil {
+		s.combine(o, 1)
+		return fmt.Errorf("stats: the sum that is taken out was not added: %w", err)
+	}
+	return nil
+}
+
+func (s *Sum) alike(o *Sum) error {
+	if s.Dx != o.Dx || s.C != o.C {
+		return fmt.Errorf("stats: sums of %d coordinates and %d classes, and of %d and %d, do not add up", s.Dx, s.C, o.Dx, o.C)
+	}
+	return nil
+}
+
+// combine adds a sum, or takes it out where sign is -1. A class that no image is left of, and second moments of no client, are left out: the sum of the same
+// uploads has one form.
+func (s *Sum) combine(o *Sum, sign int) {
+	each := (*whole.Number).Add
+	if sign < 0 {
+		each = (*whole.Number).Sub
+	}
+	s.Clients, s.Curved = s.Clients+sign*o.Clients, s.Curved+sign*o.Curved
+	s.N, s.rows = s.N+int64(sign)*o.N, s.rows+int64(sign)*o.rows
+	if s.classes == nil {
+		s.classes = map[int][]whole.Number{}
+	}
+	for y, from := range o.classes {
+		to := s.classes[y]
+		if to == nil {
+			to = make([]whole.Number, len(from))
+			s.classes[y] = to
+		}
+		for j, v := range from {
+			each(&to[j], v)
+		}
+		if zero(to) {
+			delete(s.classes, y)
+		}
+	}
+	if o.second != nil && s.second == nil {
+		s.second = make([]whole.Number, len(o.second))
+	}
+	for j, v := range o.second {
+		each(&s.second[j], v)
+	}
+	if s.Clients == 0 && zero(s.second) {
+		s.second = nil
+	}
+	for c := range s.curves {
+		for i, v := range o.curves[c] {
+			s.curves[c][i] += uint64(sign) * v // modulo 2^64
+		}
+	}
+}
+
+func zero(v []whole.Number) bool {
+	return !slices.ContainsFunc(v, func(w whole.Number) bool { return w != whole.Number{} })
+}
+
+// Client returns the sum as if one client had sent it: class means with their masses, the scatter of the images about these, and the curves;
+// no scatter where rows are too wide, and no curves where no client sent any. It returns nil for no clients.
+func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
+	if s.Clients == 0 {
+		return nil, nil, nil
+	}
+	k, n := s.Dx, len(s.classes)
+	set := &point.Set{N: n, Dx: k, C: s.C}
+	x, weighted := make([]float64, k*n), make([]float64, k*n)
+	for i, y := range s.held() {
+		row := s.classes[y]
+		mass := row[0].Float()
+		for j, v := range row[1:] {
+			sum := v.Float()
+			x[j*n+i], weighted[j*n+i] = sum/mass, sum
+			set.Z = append(set.Z, float32(sum/mass))
+		}
+		set.W, set.Y = append(set.W, float32(mass)), append(set.Y, int32(y))
+	}
+	if set.N*(set.Dx+set.C) <= point.MostDense {
+		set = set.Dense()
+	}
+	var curves *moments.Curves
+	if s.Curved > 0 {
+		curves = &moments.Curves{}
+		for i := range moments.Temperatures {
+			curves.Own[i], curves.Twin[i] = -float64(s.curves[0][i])*moments.CurveStep, -float64(s.curves[1][i])*moments.CurveStep
+		}
+	}
+	if s.second == nil {
+		return set, nil, curves
+	}
+	w := &moments.Within{K: k, Dof: int(max(s.rows-int64(n), 0))}
+	if w.Dof > 0 {
+		at := 0
+		for i := range k {
+			for j := i; j < k; j++ {
+				v := s.second[at].Float() - dot(weighted[i*n:(i+1)*n], x[j*n:(j+1)*n])
+				if i == j {
+					v = max(v, 0) // but for rounding
+				}
+				w.Data = append(w.Data, float32(v))
+				at++
+			}
+		}
+	}
+	return set, w, curves
+}
+
+// held returns the classes that any client holds, ascending.
+func (s *Sum) held() []int {
+	out := make([]int, 0, len(s.classes))
+	for y := range s.classes {
+		out = append(out, y)
+	}
+	slices.Sort(out)
+	return out
+}
