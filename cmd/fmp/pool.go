@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -43,6 +42,8 @@ type pooled struct {
 	Points  int    `json:"points"`
 	N       int    `json:"n"`      // real points behind them
 	Method  string `json:"method"` // row of the table of methods
+	// Without are the clients that withdrew, whose uploads were left out.
+	Without []string `json:"without,omitempty"`
 	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is
 	// the statistic behind it, about 1 for the corpus's classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
@@ -107,7 +108,9 @@ type poolRun struct {
 	rows, withSamples, trust, asJSON                 bool
 	anySize                                          bool
 	settings                                         poolSettings
+	poolSums
 
+	command  string      // as it is recorded
 	ext      string      // of the output: .onnx or .npy
 	skip     bool        // uploads that cannot be used are left out
 	graph    *onnx.Model // the client graph; nil: the one of the program that made the uploads
@@ -140,6 +143,9 @@ prediction sets: output set, which holds the class of a new image of these clien
 
 A part, which fmp merge makes of many uploads, stands for its uploads, beside others or alone.
 
+A client that withdraws is left out by --without: the classifier is then, to the byte, the one that it never took part in. --state keeps
+the round's sums in place of its uploads. A late upload is added to them without the others' files, and one that withdraws is subtracted.
+
 Uploads of a private round (docs/privacy.md) are summed; where the server adds the noise, it is drawn once and the noisy sum kept in
 OUTPUT.sum, which is what the same command reads again. Their clients are not weighed by honesty, which needs single uploads
 without noise. The classifier's metadata say what was spent.
@@ -151,12 +157,14 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
   fmp pool *.upload --client-graph client.onnx --predictor predictor.onnx --samples 50
   fmp pool *.upload --client-graph client.onnx --for ward-3 -o ward-3.onnx
   fmp pool *.upload --client-graph client.onnx --on-bad skip --json
-  fmp pool all.part late.upload --client-graph client.onnx --against sample.part`,
+  fmp pool all.part late.upload --client-graph client.onnx --against sample.part
+  fmp pool *.upload --without ward-3 --key server.key --record ward-3.json --published classifier.onnx -o next.onnx
+  fmp pool --state round.state late.upload --client-graph client.onnx`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > pool.MaxUploads {
+			if len(args) > pool.MaxUploads {
 				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it", pool.MaxUploads, len(args))
 			}
-			return nil
+			return o.check(args)
 		},
 	}
 	s := bindSettings(cmd, &o.settings, runAliases)
@@ -182,6 +190,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.of, "for", "",
 		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
+	o.poolSums.flags(flags)
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -190,7 +199,12 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 		if err := o.open(flags.Changed("round")); err != nil {
 			return err
 		}
-		if pool.IsPrivate(args[0]) {
+		o.command = acts(flags)
+		if len(args) > 0 && pool.IsPrivate(args[0]) {
+			if o.state != "" || len(o.without) > 0 {
+				return usageErrorf("--state and --without are of rounds that are not private: leave the message's file out, whose noise then " +
+					"is of another round")
+			}
 			return o.private(cmd, args)
 		}
 		return o.run(cmd, args)
@@ -225,28 +239,17 @@ func (o *poolRun) open(oneRound bool) (err error) {
 // run pools the uploads of a round that is not private.
 func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
-	res := pooled{Output: o.out}
-	uploads, rest, err := o.uploads(cmd, args, &res)
+	res := pooled{Output: o.out, Without: o.without}
+	prepare := o.fileRound
+	if o.state != "" {
+		prepare = o.stateRound
+	}
+	r, err := prepare(cmd, args, &res)
 	if err != nil {
-		return usageError(err)
+		return err
 	}
-	options := o.settings.options(o)
-	if o.corpus != "" {
-		if options.Corpus, err = pool.ReadCorpus(o.corpus); err != nil {
-			return usageError(err)
-		}
-	}
-	r, err := pool.New(uploads, o.graph, o.manifest, options)
-	if unfit := (*pool.UnfitError)(nil); o.skip && errors.As(err, &unfit) && len(unfit.Left) > 0 {
-		res.Skipped = append(res.Skipped, leftOut(cmd, unfit.Errors)...)
-		r, err = pool.New(unfit.Left, o.graph, o.manifest, options)
-	}
-	if err != nil {
-		return usageError(err)
-	}
-	res.count(r.Uploads)
-	if err := r.Join(rest); err != nil {
-		return usageError(err)
+	if err := o.withdrawn(r); err != nil {
+		return err
 	}
 	if res.Points > pool.MostPoints && r.Method() != "FMP" {
 		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same "+
@@ -275,6 +278,9 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.finish(); err != nil {
+		return err
+	}
 	if m != nil {
 		res.Bytes, res.Inputs, res.Outputs = bytes, named(m.Graph.Inputs), named(m.Graph.Outputs)
 	}
@@ -282,6 +288,42 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
 	return res.print(cmd.OutOrStdout())
+}
+
+// fileRound prepares a round of uploads and parts in files.
+func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*pool.Round, error) {
+	uploads, rest, err := o.uploads(cmd, args, res)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	options, err := o.options()
+	if err != nil {
+		return nil, usageError(err)
+	}
+	r, err := pool.New(uploads, o.graph, o.manifest, options)
+	if unfit := (*pool.UnfitError)(nil); o.skip && errors.As(err, &unfit) && len(unfit.Left) > 0 {
+		res.Skipped = append(res.Skipped, leftOut(cmd, unfit.Errors)...)
+		r, err = pool.New(unfit.Left, o.graph, o.manifest, options)
+	}
+	if err != nil {
+		return nil, usageError(err)
+	}
+	res.count(r.Uploads)
+	if err := r.Join(rest); err != nil {
+		return nil, usageError(err)
+	}
+	return r, nil
+}
+
+// options are those of the settings and flags, with the corpus.
+func (o *poolRun) options() (pool.Options, error) {
+	options := o.settings.options(o)
+	if o.corpus == "" {
+		return options, nil
+	}
+	var err error
+	options.Corpus, err = pool.ReadCorpus(o.corpus)
+	return options, err
 }
 
 // uploads reads and counts the uploads, and warns of those that are left out or doubtful.
@@ -298,6 +340,9 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uplo
 		}
 	} else if uploads, bad = pool.ReadUploads(files, o.want); len(bad) > 0 && (!o.skip || len(uploads) == 0) {
 		return nil, nil, errors.Join(bad...)
+	}
+	if uploads, o.gone, err = pool.Without(uploads, o.without); err != nil {
+		return nil, nil, err
 	}
 	if rest != nil {
 		res.Summed, res.LeftOut, res.N = rest.Summed, rest.LeftOut, rest.N
@@ -475,7 +520,7 @@ func (o *poolRun) save(ctx context.Context, r sampledRound, p *posterior.Result)
 	if o.ext == ".npy" {
 		return nil, 0, npy.Save(o.out, p.Ensembles[0].Tensor())
 	}
-	m, err := r.Classifier(ctx, p, o.rows, o.withSamples, "fmp "+strings.Join(os.Args[1:], " "))
+	m, err := r.Classifier(ctx, p, o.rows, o.withSamples, o.command)
 	if err != nil {
 		return nil, 0, usageError(err)
 	}

@@ -32,8 +32,11 @@ type Rest struct {
 }
 
 func (r *Rest) origin() models.OriginClient {
-	return models.OriginClient{Name: fmt.Sprintf("%d merged clients", r.Summed), Upload: r.Digest, N: r.N}
+	return models.OriginClient{Name: fmt.Sprint(r.Summed, mergedClients), Upload: r.Digest, N: r.N}
 }
+
+// mergedClients ends the name of many clients, which are not listed.
+const mergedClients = " merged clients"
 
 // ErrTrust is wrapped by the error for parts whose sums nobody judged.
 var ErrTrust = errors.New("merge them given a part to judge by (fmp merge --against), or trust all clients (--trust)")

@@ -19,6 +19,7 @@ import (
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/shipped"
+	"fmp/pipeline/stats"
 )
 
 // Options configure a round. Fields left zero take the defaults of the predictor.
@@ -73,6 +74,7 @@ type Round struct {
 	drawer    models.Manifest // the predictor's manifest
 	open      *onnx.Model     // nil if there is none
 	openFrom  models.Manifest
+	members   []stats.Client // behind uploads that are folds of a state; nil: uploads are single clients'
 	design    conformal.Design
 	reach     *sample.Reach
 	groups    []string // names of groups of clients that the sets hold for
@@ -363,8 +365,13 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 		Method: r.Method(), Client: r.Client.Digest, Predictor: from.Digest, Protocol: "shared",
 		L2: r.L2, Fresh: r.Fresh, Round: r.Uploads[0].Round,
 	}
+	for _, c := range r.members {
+		o.Clients = append(o.Clients, models.OriginClient{Name: c.Name, Upload: c.Upload, N: c.N})
+	}
 	for _, u := range r.Uploads {
-		o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.N})
+		if r.members == nil {
+			o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.N})
+		}
 	}
 	if r.Rest != nil {
 		o.Clients = append(o.Clients, r.Rest.origin())

@@ -26,12 +26,13 @@ type Statement struct {
 type Purpose string
 
 // Purposes: a client sends an upload; a client asks for its receipt; the server certifies that it has an upload, and since when; a worker
-// certifies that it merged a part.
+// certifies that it merged a part; a server certifies that it took uploads out.
 const (
-	Upload  Purpose = "upload"
-	Ask     Purpose = "ask for receipt"
-	Receipt Purpose = "receipt"
-	Merged  Purpose = "merged part"
+	Upload    Purpose = "upload"
+	Ask       Purpose = "ask for receipt"
+	Receipt   Purpose = "receipt"
+	Merged    Purpose = "merged part"
+	Withdrawn Purpose = "withdrawal"
 )
 
 // bytes returns the canonical encoding: a title and each field, strings preceded by their length, numbers as little-endian uint64;

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"fmp/models"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/pool"
+	"fmp/pipeline/stats"
+)
+
+// poolSums are the flags of fmp pool for clients that come late or withdraw.
+type poolSums struct {
+	state, record, key string
+	without, published []string
+
+	sums       *stats.State     // of --state, after the run's uploads
+	gone       []pool.Upload    // those of --without
+	by         *identity.Key    // of --key
+	withdrawal *pool.Withdrawal // of --record
+}
+
+func (o *poolSums) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.state, "state", "", "`FILE` of the round's sums, by folds of its clients: uploads are added to it, and all clients "+
+		"taken for honest; made where there is none")
+	flags.StringArrayVar(&o.without, "without", nil, "`CLIENT` that withdraws, whose upload is left out, or taken out of --state (repeatable)")
+	flags.StringVar(&o.record, "record", "", "`FILE` to write: who withdrew, and which --published versions still hold it, signed by --key")
+	flags.StringVar(&o.key, "key", "", "`FILE` with the key (fmp keys) that signs --record")
+	flags.StringArrayVar(&o.published, "published", nil, "`CLASSIFIER` that was published before, for --record (repeatable)")
+}
+
+// check checks the flags, and reads the key before any work is done.
+func (o *poolSums) check(files []string) (err error) {
+	switch {
+	case (o.record != "") != (o.key != ""):
+		return usageErrorf("--record is signed by --key: give both or neither")
+	case o.record != "" && len(o.without) == 0:
+		return usageErrorf("--record tells of clients that withdraw: name them (--without CLIENT)")
+	case len(o.published) > 0 && o.record == "":
+		return usageErrorf("--published versions are named in the record of a withdrawal: give --record FILE and --key FILE")
+	case len(files) == 0 && o.state == "":
+		return usageErrorf("pool wants uploads and was given none; fmp pool --help shows how to use it")
+	case len(o.without) > 0 && o.state == "" && pool.AnyPart(files):
+		return usageErrorf("--without CLIENT leaves out one of several uploads, and a part holds sums: take it out of the part first (fmp merge " +
+			"--without UPLOAD)")
+	}
+	if o.key != "" {
+		if o.by, err = identity.Load(o.key); err != nil {
+			return usageError(err)
+		}
+	}
+	return nil
+}
+
+// stateRound prepares a round of the sums in --state and of uploads.
+func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*pool.Round, error) {
+	if o.against != "" || o.workers != "" || pool.AnyPart(files) {
+		return nil, usageErrorf("--state adds up single uploads: give no parts, and no --against and --signed-by")
+	}
+	if _, err := os.Stat(o.state); err == nil {
+		data, err := regularfile.ReadFile(o.state, stats.MaxBytes)
+		if err != nil {
+			return nil, usageError(fmt.Errorf("reading state: %w", err))
+		}
+		if o.sums, err = stats.Decode(data, o.want); err != nil {
+			return nil, usageError(fmt.Errorf("%s: %w", o.state, err))
+		}
+		o.want.Model, o.want.Dx, o.want.C, o.want.Round = o.sums.Model, o.sums.Dx, o.sums.C, &o.sums.Round
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, usageError(fmt.Errorf("reading state: %w", err))
+	}
+	uploads, bad := pool.ReadUploads(files, o.want)
+	if len(bad) > 0 && !o.skip {
+		return nil, usageError(errors.Join(bad...))
+	}
+	res.Skipped = leftOut(cmd, bad)
+	sums, gone, err := pool.Update(o.sums, uploads, o.without)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	o.sums, o.gone = sums, gone
+	options, err := o.options()
+	if err != nil {
+		return nil, usageError(err)
+	}
+	r, err := pool.NewState(o.sums, o.graph, o.manifest, options)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	res.Model = o.sums.Model
+	for _, c := range o.sums.Clients() {
+		res.Clients, res.N = append(res.Clients, c.Name), res.N+c.N
+	}
+	for _, u := range r.Uploads {
+		res.Points += u.Points.N
+	}
+	return r, nil
+}
+
+// withdrawn prepares the record: published versions are read before any work is done.
+func (o *poolRun) withdrawn(r *pool.Round) error {
+	if o.record == "" {
+		return nil
+	}
+	o.withdrawal = &pool.Withdrawal{Round: r.Uploads[0].Round, Graph: r.Uploads[0].Model, Time: time.Now().UTC()}
+	for _, u := range o.gone {
+		o.withdrawal.Withdrawn = append(o.withdrawal.Withdrawn, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.N})
+	}
+	for _, path := range o.published {
+		if err := o.withdrawal.Add(path); err != nil {
+			return usageError(err)
+		}
+	}
+	return nil
+}
+
+// finish writes the state and the record of a withdrawal, after the classifier.
+func (o *poolRun) finish() error {
+	if o.sums != nil {
+		data, err := o.sums.Encode()
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.WriteBytes(o.state, data); err != nil {
+			return err
+		}
+	}
+	if o.withdrawal == nil {
+		return nil
+	}
+	data, err := os.ReadFile(o.out)
+	if err != nil {
+		return err
+	}
+	o.withdrawal.Classifier = models.DigestBytes(data)
+	if data, err = o.withdrawal.Sign(o.by); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(o.record, data)
+}
+
+// acts returns the command with the flags that act on the classifier alone, so that the same uploads are recorded alike in any files, summed
+// or single, and without a trace of clients that withdrew.
+func acts(flags *pflag.FlagSet) string {
+	words := []string{"fmp", "pool"}
+	flags.Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"output", "json", "on-bad", "without", "record", "key", "published", "client-graph", "round", "signed-by"},
+			f.Name) {
+			value := f.Value.String()
+			if f.Name == "state" {
+				value = "FILE"
+			}
+			words = append(words, "--"+f.Name+"="+value)
+		}
+	})
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,95 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/stats"
+)
+
+// Without returns the uploads of all clients but those of some names, and theirs. A name that no upload is from is an error, as is a round of
+// nobody else.
+func Without(uploads []Upload, names []string) (left, gone []Upload, err error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(uploads, func(u Upload) bool { return u.Client == name }) {
+			return nil, nil, fmt.Errorf("pool: client %q is to be left out: none of the %d uploads is from this client", name, len(uploads))
+		}
+	}
+	for _, u := range uploads {
+		if slices.Contains(names, u.Client) {
+			gone = append(gone, u)
+		} else {
+			left = append(left, u)
+		}
+	}
+	if len(left) == 0 {
+		return nil, nil, fmt.Errorf("pool: without %s no upload is left", strings.Join(names, ", "))
+	}
+	return left, gone, nil
+}
+
+// Update adds uploads to a state (nil: none yet), or takes those of some clients out, and returns it and the uploads that were taken out. An
+// upload that is in already stays; of each client that is taken out the upload must be given. After an error the state is of no use.
+func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, []Upload, error) {
+	var gone []Upload
+	for _, u := range uploads {
+		out := slices.Contains(without, u.Client)
+		if s == nil && !out {
+			s = stats.Start(u.Upload)
+		}
+		if s == nil {
+			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state, and there is none yet", u.Client)
+		}
+		var err error
+		if in, ok := s.Client(u.Client); out {
+			gone = append(gone, u)
+			err = s.Remove(u.Upload, u.Digest)
+		} else if !ok || in.Upload != u.Digest {
+			err = s.Add(u.Upload, u.Digest)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("pool: %s: %w", u.Path, err)
+		}
+	}
+	for _, name := range without {
+		if !slices.ContainsFunc(gone, func(u Upload) bool { return u.Client == name }) {
+			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state: give the upload that was added, which is subtracted", name)
+		}
+	}
+	if s == nil || len(s.Clients()) == 0 {
+		return nil, nil, errors.New("pool: no upload is left in the state")
+	}
+	return s, gone, nil
+}
+
+// NewState prepares a round of the uploads whose sums a state holds. Each fold of clients stands in as one client, so that all are taken for
+// honest and none has a camera of its own.
+func NewState(s *stats.State, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
+	if o.For != "" {
+		return nil, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from single uploads, and a state has their sums", o.For)
+	}
+	if o.Level > 0 || o.Groups != "" {
+		return nil, errors.New("pool: prediction sets are made of single calibration points, and a state has sums: give no --level and no --groups")
+	}
+	o.Trust, o.alike, o.Level = true, true, -1
+	var uploads []Upload
+	for i := range stats.Folds {
+		f := s.Fold(i)
+		means, within, curves := f.Client()
+		if means == nil {
+			continue
+		}
+		uploads = append(uploads, Upload{Upload: &federate.Upload{Round: s.Round, Model: s.Model, N: int(f.N), Points: means, Within: within,
+			Curves: curves, Client: fmt.Sprintf("fold %d of %d clients", i, f.Clients)}, Path: fmt.Sprint("fold ", i)})
+	}
+	r, err := New(uploads, graph, client, o)
+	if err == nil {
+		r.members = s.Clients()
+	}
+	return r, err
+}

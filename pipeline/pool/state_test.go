@@ -1,0 +1,100 @@
+package pool
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/stats"
+)
+
+// TestStateOfMoments: a classifier of a state of moments is as good as that of the uploads, and adding, taking out and files between leave
+// its bytes as they are.
+func TestStateOfMoments(t *testing.T) {
+	w := newWorld(t)
+	us, g, f := w.momentsRound(t, 14, 1)
+	for i := range us {
+		us[i].Digest = strings.Repeat("0123456789abcdef"[i:i+1], 64)
+	}
+	made := func(s *stats.State) []byte {
+		t.Helper()
+		data, err := s.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err = stats.Decode(data, federate.Expect{Model: f.Digest}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := NewState(s, g, f, Options{Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Posterior(t.Context(), w.eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := r.Classifier(t.Context(), p, false, false, "fmp pool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err = serde.Marshal(m); err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	update := func(s *stats.State, us []Upload, without ...string) *stats.State {
+		t.Helper()
+		s, gone, err := Update(s, us, without)
+		if err != nil || len(gone) != len(without) {
+			t.Fatalf("%d uploads were taken out, %v", len(gone), err)
+		}
+		return s
+	}
+	all := made(update(nil, us))
+	turned := slices.Clone(us)
+	slices.Reverse(turned)
+	late := update(update(nil, turned[:9]), turned[9:])
+	if !bytes.Equal(made(late), all) {
+		t.Error("late uploads give another classifier")
+	}
+	if gone := made(update(late, us[3:5], us[3].Client, us[4].Client)); !bytes.Equal(gone, made(update(nil, slices.Concat(us[:3], us[5:])))) {
+		t.Error("clients that withdrew leave a trace in the classifier")
+	} else if bytes.Equal(gone, all) {
+		t.Error("without two clients the classifier is the same")
+	}
+	single, err := New(us, g, f, Options{Seed: 1, Trust: true, Level: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := single.Posterior(t.Context(), w.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := single.Classifier(t.Context(), p, false, false, "fmp pool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	summed, err := serde.Unmarshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pix, labels := pixels(rng.New(1, "test"), 600, classes)
+	nll := func(m *onnx.Model) (sum float64) {
+		prob := w.eval(t, m, pix, nil)["probabilities"].F32()
+		for i, y := range labels {
+			sum -= math.Log(float64(prob[i*classes+y])) / 600
+		}
+		return sum
+	}
+	if a, b := nll(m), nll(summed); b > a+.02 {
+		t.Errorf("NLL of the sums is %.4f, of the uploads %.4f", b, a)
+	} else {
+		t.Logf("NLL of the sums is %.4f, of the uploads %.4f", b, a)
+	}
+}

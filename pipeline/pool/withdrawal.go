@@ -1,0 +1,123 @@
+package pool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"fmp/models"
+	"fmp/pipeline/federate/identity"
+)
+
+// MaxWithdrawal is the maximum size of the record of a withdrawal.
+const MaxWithdrawal = 1 << 20
+
+// ErrWithdrawal is wrapped by errors of [VerifyWithdrawal].
+var ErrWithdrawal = errors.New("withdrawal: the record is not signed by the key")
+
+// Withdrawal is the record of uploads that were taken out of a round, signed by the round's server.
+type Withdrawal struct {
+	Round uint64 `json:"round"`
+	Graph string `json:"graph"` // sha256 of the client graph
+	// Withdrawn are the clients with their uploads' sha256.
+	Withdrawn []models.OriginClient `json:"withdrawn"`
+	// Classifier is the sha256 of the file that was made without them.
+	Classifier string `json:"classifier"`
+	// Holds are the published versions that still hold one of the uploads; Free those that hold none; Unknown those of merged clients, whose
+	// names they do not list.
+	Holds   []Version `json:"holds,omitempty"`
+	Free    []Version `json:"free,omitempty"`
+	Unknown []Version `json:"unknown,omitempty"`
+	Time    time.Time `json:"time"`
+	// Signer is the name of the key, and Signature that of all other fields.
+	Signer    string `json:"signer"`
+	Signature []byte `json:"signature,omitempty"`
+}
+
+// Version is a published classifier.
+type Version struct {
+	File   string   `json:"file"`
+	SHA256 string   `json:"sha256"`
+	Holds  []string `json:"clients,omitempty"` // the withdrawn clients that it still holds
+}
+
+// Add reads a published classifier and says whether it holds a withdrawn upload: one by its digest, or any of the client's in that round.
+func (w *Withdrawal) Add(path string) error {
+	_, f, err := models.Load(path)
+	if err != nil {
+		return fmt.Errorf("withdrawal: reading a published version: %w", err)
+	}
+	if f.Kind != models.KindClassifier {
+		return fmt.Errorf("withdrawal: %s is %q by its manifest; published versions are classifiers", path, f.Kind)
+	}
+	o, err := models.ReadOrigin(f)
+	if err != nil {
+		return fmt.Errorf("withdrawal: %s: %w", path, err)
+	}
+	v := Version{File: path, SHA256: f.Digest}
+	merged := false
+	for _, c := range o.Clients {
+		merged = merged || strings.HasSuffix(c.Name, mergedClients)
+		for _, gone := range w.Withdrawn {
+			if c.Upload == gone.Upload || c.Name == gone.Name && o.Round == w.Round && o.Client == w.Graph {
+				v.Holds = append(v.Holds, gone.Name)
+			}
+		}
+	}
+	switch {
+	case len(v.Holds) > 0:
+		w.Holds = append(w.Holds, v)
+	case merged:
+		w.Unknown = append(w.Unknown, v)
+	default:
+		w.Free = append(w.Free, v)
+	}
+	return nil
+}
+
+// Sign signs the record and returns its file.
+func (w *Withdrawal) Sign(key *identity.Key) ([]byte, error) {
+	w.Signer, w.Signature = key.Name, nil
+	s, err := w.statement()
+	if err != nil {
+		return nil, err
+	}
+	w.Signature = key.Sign(s)
+	data, err := json.MarshalIndent(w, "", "  ")
+	if err == nil && len(data) >= MaxWithdrawal {
+		err = fmt.Errorf("withdrawal: the record has %d bytes; want up to %d: name fewer published versions", len(data), MaxWithdrawal)
+	}
+	return append(data, '\n'), err
+}
+
+// statement is signed: the digest of the record without its signature.
+func (w *Withdrawal) statement() (identity.Statement, error) {
+	bare := *w
+	bare.Signature = nil
+	data, err := json.Marshal(bare)
+	return identity.Statement{Purpose: identity.Withdrawn, Round: w.Round, Client: w.Signer, Graph: w.Graph, Content: models.DigestBytes(data)}, err
+}
+
+// VerifyWithdrawal reads a record that one of the keys of a roster signed.
+func VerifyWithdrawal(data []byte, signers *identity.Roster) (*Withdrawal, error) {
+	var w Withdrawal
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if len(data) > MaxWithdrawal {
+		return nil, fmt.Errorf("withdrawal: %d bytes; want up to %d", len(data), MaxWithdrawal)
+	}
+	if err := d.Decode(&w); err != nil {
+		return nil, fmt.Errorf("withdrawal: not a record that fmp pool --record writes: %w", err)
+	}
+	s, err := w.statement()
+	if err != nil {
+		return nil, err
+	}
+	if !signers.Verify(s, w.Signature) {
+		return nil, fmt.Errorf("%w: the signature in the name of %.128q is not valid", ErrWithdrawal, w.Signer)
+	}
+	return &w, nil
+}
