@@ -3,6 +3,7 @@ package candidate
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -63,15 +64,11 @@ type basis struct {
 // in returns the basis of a pool for a target.
 func (p *pool) in(t target) *basis {
 	k := p.k
-	a := append([]float64(nil), p.scatter...)
+	a := slices.Clone(p.scatter)
+	mirror(a, k)
 	if t.inverse != nil {
-		a = timesT(times(t.inverse, p.scatter, k, k, k), t.inverse, k, k, k)
-		for i := range k { // as rounding left it
-			for j := range i {
-				mean := (a[i*k+j] + a[j*k+i]) / 2
-				a[i*k+j], a[j*k+i] = mean, mean
-			}
-		}
+		a = timesT(times(t.inverse, a, k, k, k), t.inverse, k, k, k)
+		mirror(a, k) // which rounding parted
 	}
 	b := &basis{pool: p}
 	var q blas64.General

@@ -69,12 +69,12 @@ func upload(t *testing.T, x []float32, k int, y []int, c int) Client {
 		if n > 0 {
 			out.Means.N++
 			out.Means.W, out.Means.Y = append(out.Means.W, float32(n)), append(out.Means.Y, int32(at))
-			out.Means.Z = append(out.Means.Z, singles(mean[at*k:][:k])...)
+			out.Means.Z = append(out.Means.Z, narrowed(mean[at*k:][:k])...)
 			out.Within.Dof--
 		}
 	}
 	for i := range k {
-		out.Within.Data = append(out.Within.Data, singles(scatter[i*k+i:(i+1)*k])...)
+		out.Within.Data = append(out.Within.Data, narrowed(scatter[i*k+i:(i+1)*k])...)
 	}
 	if out.Within.Dof == 0 {
 		out.Within.Data = nil
@@ -191,7 +191,7 @@ func TestKappa(t *testing.T) {
 	if k := r.logKappa(); !(k.mean < .35) {
 		t.Errorf("log kappa %.2f of Gaussian images, want less than .35", k.mean)
 	}
-	x := singles(w.mean)
+	x := narrowed(w.mean)
 	single := Round{K: w.k, C: w.c, Clients: []Client{upload(t, x, w.k, []int{0, 1, 2, 3}, w.c)}}
 	if u := single.Clients[0]; u.dof() != 0 || u.Curves != nil {
 		t.Errorf("%v degrees of freedom and curves %v of single images", u.dof(), u.Curves)
@@ -280,7 +280,7 @@ func TestEdges(t *testing.T) {
 			equal.Clients[i].Means.Z[j] = 1
 		}
 	}
-	one := &Round{K: w.k, C: w.c, Clients: []Client{upload(t, singles(w.mean[:w.k]), w.k, []int{2}, w.c)}}
+	one := &Round{K: w.k, C: w.c, Clients: []Client{upload(t, narrowed(w.mean[:w.k]), w.k, []int{2}, w.c)}}
 	thin := w.round(t, 4, 10)
 	thin.Corpora = []Corpus{{Within: make([]float64, w.k*w.k)}}
 	thin.Corpora[0].Within[0] = 1 // of rank one
@@ -376,7 +376,7 @@ func TestFormsOfScatter(t *testing.T) {
 	r := &Round{K: w.k, C: w.c, Clients: []Client{whole, whole}}
 	f := make([]float64, w.k*w.k)
 	whole.Within.AddTo(f)
-	root := rootOf(whole.Within)
+	root := wholeRoot([]*moments.Within{whole.Within})
 	got := make([]float64, w.k*w.k)
 	g := factor{k: w.k, to: got}
 	for i := range root.rank {
@@ -392,13 +392,15 @@ func TestFormsOfScatter(t *testing.T) {
 		}
 	}
 	second := *whole.Within
-	second.Rank, second.Data = root.rank, singles(root.root)
+	second.Rank, second.Data = root.rank, narrowed(root.root)
 	for i := range second.Data {
 		second.Data[i] *= float32(math.Sqrt(whole.dof()))
 	}
 	a, _ := r.sum(1)
 	r.Clients[1].Within = &second
 	b, _ := r.sum(1)
+	mirror(a.all.scatter, w.k)
+	mirror(b.all.scatter, w.k)
 	near(t, "scatter", b.all.scatter, a.all.scatter, 1e-5)
 }
 

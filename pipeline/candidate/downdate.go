@@ -92,19 +92,19 @@ func (d *downdate) at(strength float64) (linear, bool) {
 // fold is the pool of all clients but a group, in a basis for one target.
 type fold struct {
 	*basis
-	down    *downdate // nil where the basis is the fold's own
-	clients []int
+	down *downdate // nil where the basis is the fold's own
+	rest *pool     // its scatter may be missing
 }
 
 // fold returns the rest in the whole's basis where that serves, else in one of its own.
 func (s *sums) fold(p *rest, t *target) *fold {
-	f := &fold{basis: s.in(t), clients: s.others(p.but)}
+	f := &fold{basis: s.in(t), rest: &p.pool}
 	if f.down = f.downdate(p); f.down != nil {
 		if _, ok := f.down.at(strengths[0]); ok { // the least diagonal of all
 			return f
 		}
 	}
-	return &fold{basis: p.whole().in(*t), clients: f.clients}
+	return &fold{basis: p.whole().in(*t), rest: &p.pool}
 }
 
 // at returns the head of a strength in the basis.

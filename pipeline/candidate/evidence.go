@@ -30,37 +30,64 @@ type residuals struct {
 	z    func(v cell) []float64 // of a class mean, [draws, rank]
 }
 
-// residuals draws for a client.
-func (o *Options) residuals(client int, w *moments.Within) residuals {
-	if w == nil || w.Dof == 0 {
-		return residuals{}
-	}
-	out := rootOf(w)
-	out.z = func(v cell) []float64 {
-		at := rng.New(o.Seed, "candidate", o.Stream, "residuals", client, v.class)
-		half := min(max(drawsPerImage*int(v.n), leastDraws), mostDraws) / 2
-		z := make([]float64, 2*half*out.rank)
-		for i := range half * out.rank {
-			z[i] = at.NormFloat64()
-			z[half*out.rank+i] = -z[i]
+// residuals returns the draws for each client of a group, at most limit of them about each class mean. Clients of a group whose scatter
+// is a whole matrix share its sum: a decomposition for each would take more time than all else.
+func (o *Options) residuals(r *Round, group []int, limit int) []residuals {
+	out := make([]residuals, len(group))
+	var whole []*moments.Within
+	for i, client := range group {
+		switch w := r.Clients[client].Within; {
+		case w == nil || w.Dof == 0:
+		case w.Rank > 0:
+			out[i] = lowRoot(w)
+		default:
+			whole = append(whole, w)
 		}
-		return z
+	}
+	var shared residuals
+	if len(whole) > 0 {
+		shared = wholeRoot(whole)
+	}
+	for i, client := range group {
+		w, d := r.Clients[client].Within, &out[i]
+		if w == nil || w.Dof == 0 {
+			continue
+		}
+		if w.Rank == 0 {
+			*d = shared
+		}
+		rank := d.rank
+		d.z = func(v cell) []float64 {
+			at := rng.New(o.Seed, "candidate", o.Stream, "residuals", client, v.class)
+			half := max(min(max(drawsPerImage*int(v.n), leastDraws), mostDraws, limit)/2, 1)
+			z := make([]float64, 2*half*rank)
+			for i := range half * rank {
+				z[i] = at.NormFloat64()
+				z[half*rank+i] = -z[i]
+			}
+			return z
+		}
 	}
 	return out
 }
 
-// rootOf returns the root of a scatter.
-func rootOf(w *moments.Within) residuals {
-	k, f := w.K, 1/math.Sqrt(float64(w.Dof))
-	if w.Rank > 0 {
-		out := residuals{root: make([]float64, len(w.Data)), rank: w.Rank}
-		widen(out.root, w.Data)
-		scale(f, out.root)
-		return out
-	}
+// lowRoot returns the root of a scatter of low rank.
+func lowRoot(w *moments.Within) residuals {
+	out := residuals{root: make([]float64, len(w.Data)), rank: w.Rank}
+	widen(out.root, w.Data)
+	scale(1/math.Sqrt(float64(w.Dof)), out.root)
+	return out
+}
+
+// wholeRoot returns the root of the sum of scatters.
+func wholeRoot(scatters []*moments.Within) residuals {
+	k := scatters[0].K
 	s := make([]float64, k*k)
-	w.AddTo(s)
-	var mean float64
+	var dof, mean float64
+	for _, w := range scatters {
+		w.AddTo(s)
+		dof += float64(w.Dof)
+	}
 	for i := range k {
 		mean += s[i*k+i] / float64(k)
 	}
@@ -72,7 +99,7 @@ func rootOf(w *moments.Within) residuals {
 		if t, ok := lapack64.Potrf(a); ok || !(mean > 0) {
 			for i := range k {
 				clear(t.Data[i*k : i*k+i])
-				scale(f, t.Data[i*k+i:(i+1)*k])
+				scale(1/math.Sqrt(dof), t.Data[i*k+i:(i+1)*k])
 			}
 			return residuals{root: t.Data, rank: k}
 		}
@@ -87,25 +114,87 @@ type asked struct {
 	rows  []float64 // class means, then the root: [cells + rank, K], in the basis in hand
 }
 
-// asked returns a client's question, its rows on features.
-func (r *Round) asked(client int, rest *pool, d residuals) *asked {
-	a := &asked{rank: d.rank}
-	for _, v := range r.Clients[client].cells() {
-		if !rest.held(v.class) {
-			continue
-		}
+// asked returns a client's question on cells, its rows on features.
+func (r *Round) asked(cells []cell, d residuals) *asked {
+	a, draws := &asked{cells: cells, rank: d.rank}, 0
+	for _, v := range cells {
 		row := make([]float64, r.K)
 		widen(row, v.mean)
-		a.rows, a.cells = append(a.rows, row...), append(a.cells, v)
+		a.rows = append(a.rows, row...)
 		var z []float64
 		if size := math.Sqrt(1 - 1/v.n); d.rank > 0 && size > 0 {
 			z = slices.Clone(d.z(v))
 			scale(size, z)
 		}
-		a.z = append(a.z, z)
+		a.z, draws = append(a.z, z), draws+len(z)/max(d.rank, 1)
+	}
+	if draws < d.rank { // the draws themselves are fewer rows than the root
+		root := d.root
+		d.root = make([]float64, 0, draws*r.K)
+		for i, z := range a.z {
+			if n := len(z) / a.rank; n > 0 {
+				a.z[i] = selection(n, len(d.root)/r.K, draws)
+				d.root = append(d.root, times(z, root, n, a.rank, r.K)...)
+			}
+		}
+		a.rank = draws
 	}
 	a.rows = append(a.rows, d.root...)
 	return a
+}
+
+// selection returns the matrix that takes n rows from one on, of all: [n, all].
+func selection(n, from, all int) []float64 {
+	out := make([]float64, n*all)
+	for i := range n {
+		out[i*all+from+i] = 1
+	}
+	return out
+}
+
+// mostLogits is about how many logits the evidence of one fold and candidate takes; of more, class means are sampled.
+const mostLogits = 1 << 19
+
+// ask returns the questions of a group to the head of the others: on classes that they hold too. Where there are too many class means,
+// systematic sampling takes some by their images, which then stand for all.
+func (r *Round) ask(group []int, rest *pool, draw func(group []int, limit int) []residuals) []*asked {
+	cells, total, images := make([][]cell, len(group)), 0, 0.0
+	for i, client := range group {
+		for _, v := range r.Clients[client].cells() {
+			if rest.held(v.class) {
+				cells[i], total, images = append(cells[i], v), total+1, images+v.n
+			}
+		}
+	}
+	most := max(mostLogits/r.C/2, 1) // of two rows
+	if total > most {
+		step := images / float64(most)
+		at := step / 2
+		for i, own := range cells {
+			cells[i] = nil
+			for _, v := range own {
+				times := 0.0
+				for ; at < v.n; at += step {
+					times++
+				}
+				if at -= v.n; times > 0 {
+					v.share = times * step
+					cells[i] = append(cells[i], v)
+				}
+			}
+		}
+		total = most
+	}
+	var out []*asked
+	if total == 0 {
+		return nil
+	}
+	for i, d := range draw(group, mostLogits/r.C/total) {
+		if len(cells[i]) > 0 {
+			out = append(out, r.asked(cells[i], d))
+		}
+	}
+	return out
 }
 
 // in returns the question with its rows in a basis.
@@ -117,7 +206,8 @@ func (a *asked) in(b *basis) *asked {
 }
 
 // evidence returns the log-likelihood [folds, candidates] at each temperature by leaving a group of clients out at a time.
-func (r *Round) evidence(s *sums, cands []candidate, draw func(client int) residuals, o *Options) ([][]moments.Curve, error) {
+func (r *Round) evidence(s *sums, cands []candidate, draw func(group []int, limit int) []residuals,
+	o *Options) ([][]moments.Curve, error) {
 	out := make([][]moments.Curve, len(s.folds))
 	err := each(len(s.folds), o.Threads, func(g int) error {
 		out[g] = make([]moments.Curve, len(cands))
@@ -125,10 +215,8 @@ func (r *Round) evidence(s *sums, cands []candidate, draw func(client int) resid
 			return nil
 		}
 		p := s.without(g)
-		var all, here []*asked
-		for _, i := range s.folds[g] {
-			all = append(all, r.asked(i, &p.pool, draw(i)))
-		}
+		var here []*asked
+		all := r.ask(s.folds[g], &p.pool, draw)
 		var f *fold
 		for j := range cands {
 			c := &cands[j]
@@ -154,7 +242,7 @@ func (r *Round) evidence(s *sums, cands []candidate, draw func(client int) resid
 // left returns the head of a candidate for a fold's other clients, in the fold's basis.
 func (r *Round) left(f *fold, c *candidate, o *Options) (linear, error) {
 	if c.corpus != nil {
-		return r.named(f.basis.at(c.strength), c.corpus, f.clients, o)
+		return r.named(f.basis.at(c.strength), c.corpus, f.rest, o)
 	}
 	return f.at(c.strength), nil
 }
@@ -192,7 +280,7 @@ var temperatures = func() (by [moments.Temperatures]float64) {
 // random class.
 func addRows(to *moments.Curve, logits []float64, c int, v cell, random float64) {
 	n := len(logits) / c
-	weight, padded := v.n/float64(n), dense.Padded(n)
+	weight, padded := v.share/float64(n), dense.Padded(n)
 	below, sum := make([]float32, c*padded), make([]float64, padded) // less each row's largest, a class a row
 	var linear float64
 	for i := range n {

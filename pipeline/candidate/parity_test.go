@@ -60,14 +60,6 @@ func read(t *testing.T) []parity {
 	return out
 }
 
-func singles(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
-}
-
 func (p *parity) round() *Round {
 	r := &Round{K: p.K, C: p.C}
 	for _, u := range p.Clients {
@@ -76,12 +68,12 @@ func (p *parity) round() *Round {
 			if n > 0 {
 				c.Means.N++
 				c.Means.W, c.Means.Y = append(c.Means.W, float32(n)), append(c.Means.Y, int32(y))
-				c.Means.Z = append(c.Means.Z, singles(u.Mean[y*p.K:(y+1)*p.K])...)
+				c.Means.Z = append(c.Means.Z, narrowed(u.Mean[y*p.K:(y+1)*p.K])...)
 			}
 		}
 		c.Within = &moments.Within{K: p.K}
 		if u.Dof > 0 {
-			c.Within.Dof, c.Within.Data = u.Dof, singles(u.Scatter)
+			c.Within.Dof, c.Within.Data = u.Dof, narrowed(u.Scatter)
 		}
 		if u.Curves != nil {
 			c.Curves = &moments.Curves{Own: moments.Curve(u.Curves[0]), Twin: moments.Curve(u.Curves[1])}
@@ -127,6 +119,7 @@ func TestParity(t *testing.T) {
 			}
 			near(t, "counts", s.all.n, p.Pool.N, 0)
 			near(t, "means", s.all.mean, p.Pool.Mean, 1e-9)
+			mirror(s.all.scatter, p.K)
 			near(t, "scatter", s.all.scatter, p.Pool.Scatter, 1e-9)
 			near(t, "degrees of freedom", []float64{s.all.dof}, []float64{p.Pool.Dof}, 0)
 			kappa := r.logKappa()
@@ -136,9 +129,9 @@ func TestParity(t *testing.T) {
 				t.Fatal(err)
 			}
 			cands = slices.DeleteFunc(cands, func(c candidate) bool { return c.corpus != nil })
-			draw := func(client int) residuals { // of classes that others hold too, in order
+			draw := func(group []int, _ int) []residuals { // of classes that others hold too, in order
 				const draws = 12
-				out, own := residuals{root: p.Clients[client].Residuals}, p.Clients[client].N
+				out, own := residuals{root: p.Clients[group[0]].Residuals}, p.Clients[group[0]].N
 				out.rank = len(out.root) / p.K
 				out.z = func(v cell) []float64 {
 					z, at := make([]float64, draws*out.rank), 0
@@ -152,7 +145,7 @@ func TestParity(t *testing.T) {
 					}
 					return z
 				}
-				return out
+				return []residuals{out}
 			}
 			per, err := r.evidence(s, cands, draw, &Options{Threads: 2})
 			if err != nil {

@@ -14,15 +14,16 @@ import (
 // mostFolds bounds the groups of clients that are left out in turn: of more clients, several are left out together.
 const mostFolds = 10
 
-// pool is the sum of some clients' statistics. The scatter includes that of clients' class means about the pooled ones, and is
-// symmetric; its degrees of freedom are at least 1.
+// pool is the sum of some clients' statistics. The scatter includes that of clients' class means about the pooled ones; its upper
+// triangle is kept. Its degrees of freedom are at least 1.
 type pool struct {
 	k, c    int
 	n       []float64 // [C]
 	mean    []float64 // [C, K]
-	scatter []float64 // [K, K]
+	scatter []float64 // [K, K], the upper triangle
 	dof     float64
 	m0      []float64 // the mean of all images
+	clients []int
 }
 
 func (p *pool) held(class int) bool { return p.n[class] > 0 }
@@ -40,7 +41,7 @@ func (p *pool) finish() {
 }
 
 // part is the sum of one group's statistics beside the means of all clients: away is sum n (mean - pooled mean), [C, K], and the scatter
-// about the pooled means is rows'rows of few rows, [rank, K], or a matrix, [K, K].
+// about the pooled means is rows'rows of few rows, [rank, K], or the upper triangle of a matrix, [K, K].
 type part struct {
 	n, away, rows, scatter []float64
 	dof                    float64 // with one for each cell
@@ -91,6 +92,7 @@ func (r *Round) sum(threads int) (*sums, error) {
 	all := &pool{k: k, c: r.C, n: make([]float64, r.C), mean: make([]float64, r.C*k), scatter: make([]float64, k*k)}
 	s := &sums{all: all, folds: foldsOf(len(r.Clients))}
 	for i := range r.Clients {
+		all.clients = append(all.clients, i)
 		for _, v := range r.Clients[i].cells() {
 			all.n[v.class] += v.n
 			m := all.mean[v.class*k:][:k]
@@ -163,11 +165,6 @@ func (r *Round) part(clients []int, all *pool) part {
 			w.AddTo(p.scatter)
 		}
 	}
-	for i := range k { // AddTo knows the upper triangle alone
-		for j := range i {
-			p.scatter[i*k+j] = p.scatter[j*k+i]
-		}
-	}
 	return p
 }
 
@@ -193,7 +190,7 @@ type rest struct {
 // without returns the pool of all groups but one, without its scatter.
 func (s *sums) without(g int) *rest {
 	k, own := s.all.k, &s.parts[g]
-	p := &rest{pool: pool{k: k, c: s.all.c, n: make([]float64, s.all.c), mean: slices.Clone(s.all.mean)}, of: s, but: g}
+	p := &rest{pool: pool{k: k, c: s.all.c, n: make([]float64, s.all.c), mean: slices.Clone(s.all.mean), clients: s.others(g)}, of: s, but: g}
 	for i := range s.parts {
 		if i != g {
 			p.dof += s.parts[i].dof
@@ -249,12 +246,13 @@ func (p *rest) whole() *pool {
 	return &out
 }
 
-// factor adds sign F'F to a matrix, for rows F that are given one by one; without a matrix it keeps the rows.
+// factor adds sign F'F to the upper triangle of a matrix, for rows F that are given one by one; without a matrix it keeps the rows.
 type factor struct {
 	k    int
 	to   []float64
 	sign float64 // 0: 1
 	rows []float64
+	pack dense.Packed
 }
 
 // factorRows is how many rows are multiplied at a time.
@@ -266,7 +264,8 @@ func (f *factor) row() []float64 {
 		f.flush()
 	}
 	at := len(f.rows)
-	f.rows = append(f.rows, make([]float64, f.k)...)
+	f.rows = slices.Grow(f.rows, f.k)[:at+f.k]
+	clear(f.rows[at:])
 	return f.rows[at : at+f.k : at+f.k]
 }
 
@@ -274,12 +273,22 @@ func (f *factor) flush() {
 	if len(f.rows) == 0 {
 		return
 	}
-	if f.sign == 0 {
-		f.sign = 1
+	n := len(f.rows) / f.k
+	f.pack = dense.Pack(blas.NoTrans, general(n, f.k, f.rows), f.pack.Buffer())
+	if f.sign != 0 {
+		scale(f.sign, f.rows)
 	}
-	a := general(len(f.rows)/f.k, f.k, f.rows)
-	dense.Gemm(blas.Trans, blas.NoTrans, f.sign, a, a, 1, general(f.k, f.k, f.to))
+	f.pack.MulRows(0, general(n, f.k, f.rows), general(f.k, f.k, f.to), true)
 	f.rows = f.rows[:0]
+}
+
+// mirror copies the upper triangle of a matrix, [k, k], to the lower.
+func mirror(a []float64, k int) {
+	for i := range k {
+		for j := range i {
+			a[i*k+j] = a[j*k+i]
+		}
+	}
 }
 
 func general(rows, cols int, data []float64) blas64.General {

@@ -38,7 +38,7 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 	if err != nil {
 		return nil, err
 	}
-	draw := func(client int) residuals { return o.residuals(client, r.Clients[client].Within) }
+	draw := func(group []int, limit int) []residuals { return o.residuals(r, group, limit) }
 	per, err := r.evidence(s, cands, draw, &o)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 		var err error
 		deviation := 0.0
 		if c.corpus != nil {
-			l, err = r.named(h, c.corpus, everyone(r), o)
+			l, err = r.named(h, c.corpus, s.all, o)
 		} else { // as Gaussian draws have it; kappa comes last
 			l, err = r.refit(h, math.Exp(e.LogTemperature), o)
 			l = *l.over(math.Exp(kappa.mean))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"fmp/models/rng"
@@ -40,39 +41,60 @@ func (h *discriminant) white(rows []float64) []float64 {
 	return rows
 }
 
-// stand returns rows that stand for clients' images: class means and antithetic draws of the covariance within classes about them.
-func (r *Round) stand(h *discriminant, clients []int, draws int, o *Options) *images {
-	k := r.K
+// mostNumbers bounds the rows that stand for images; of more class means, those of all clients together stand, with as many draws.
+const mostNumbers = 1 << 25
+
+// stand returns rows that stand for the images of a pool's clients: class means and antithetic draws of the covariance within classes about them.
+func (r *Round) stand(h *discriminant, p *pool, draws int, o *Options) *images {
+	k, total := r.K, 0
+	for _, i := range p.clients {
+		total += r.Clients[i].Means.N
+	}
 	out := &images{}
-	for _, i := range clients {
-		cells := r.Clients[i].cells()
-		means := make([]float64, len(cells)*k)
-		for j, v := range cells {
-			widen(means[j*k:(j+1)*k], v.mean)
-		}
-		means = h.white(h.of(means, len(cells)))
-		at := rng.New(o.Seed, "candidate", o.Stream, "images", i)
-		row := make([]float64, k)
-		for j, v := range cells {
-			mean := means[j*k : (j+1)*k]
-			if v.n == 1 {
-				out.add(mean, v.n, v.class)
-				continue
+	if total*draws > mostNumbers/k {
+		var cells []cell
+		for y, n := range p.n {
+			if n > 0 {
+				cells = append(cells, cell{class: y, n: n, mean: narrowed(p.mean[y*k:][:k])})
 			}
-			size := math.Sqrt(1 - 1/v.n)
-			for range draws / 2 {
-				for x := range row {
-					row[x] = size * at.NormFloat64()
-				}
-				for range 2 {
-					scale(-1, row)
-					out.add(mean, v.n/float64(draws), v.class)
-					axpy(1, row, out.rows[len(out.rows)-k:])
-				}
+		}
+		out.about(h, cells, min(draws, max(mostNumbers/k/len(cells), 2)), rng.New(o.Seed, "candidate", o.Stream, "images"))
+		return out
+	}
+	for _, i := range p.clients {
+		out.about(h, r.Clients[i].cells(), draws, rng.New(o.Seed, "candidate", o.Stream, "images", i))
+	}
+	return out
+}
+
+// about adds rows for cells.
+func (m *images) about(h *discriminant, cells []cell, draws int, at *rand.Rand) {
+	k := h.k
+	means := make([]float64, len(cells)*k)
+	for j, v := range cells {
+		widen(means[j*k:(j+1)*k], v.mean)
+	}
+	means = h.white(h.of(means, len(cells)))
+	row := make([]float64, k)
+	for j, v := range cells {
+		mean := means[j*k : (j+1)*k]
+		if v.n == 1 {
+			m.add(mean, v.n, v.class)
+			continue
+		}
+		size := math.Sqrt(1 - 1/v.n)
+		half := draws / 2
+		for range half {
+			for x := range row {
+				row[x] = size * at.NormFloat64()
+			}
+			for range 2 {
+				scale(-1, row)
+				m.add(mean, v.n/float64(2*half), v.class)
+				axpy(1, row, m.rows[len(m.rows)-k:])
 			}
 		}
 	}
-	return out
 }
 
 // fitted returns the softmax regression on images, in the basis, whose logits have prior [C] added, tied to a head as if by tie images; to
@@ -115,8 +137,15 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 // refit returns the head at temperature t, fitted once more to the clients' images and tied to the discriminant. The prior of classes is
 // the pool's in the fit and even in the answer.
 func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
-	return h.again(r.stand(h, everyone(r), refitDraws, o), t)
+	on := r.stand(h, h.pool, refitDraws, o)
+	if len(on.label)*r.K > mostProducts/r.C {
+		return *h.linear().over(t), nil
+	}
+	return h.again(on, t)
 }
+
+// mostProducts bounds the products of one pass over a regression's rows; beyond, the discriminant stands as it is.
+const mostProducts = 1 << 30
 
 // again fits the head at temperature t once more.
 func (h *discriminant) again(on *images, t float64) (linear, error) {
@@ -141,8 +170,8 @@ func (l linear) over(t float64) *linear {
 
 // named returns the head of a corpus of the round's classes, which is one more client that sends its images: one regression on all,
 // calibrated by itself.
-func (r *Round) named(h *discriminant, c *Corpus, clients []int, o *Options) (linear, error) {
-	return h.beside(c, r.stand(h, clients, namedDraws, o))
+func (r *Round) named(h *discriminant, c *Corpus, p *pool, o *Options) (linear, error) {
+	return h.beside(c, r.stand(h, p, namedDraws, o))
 }
 
 // beside fits one regression to a corpus's images and the clients'.
@@ -155,12 +184,4 @@ func (h *discriminant) beside(c *Corpus, theirs *images) (linear, error) {
 	}
 	on.mass = append(on.mass, theirs.mass...)
 	return h.fitted(on, nil, nil)
-}
-
-func everyone(r *Round) []int {
-	out := make([]int, len(r.Clients))
-	for i := range out {
-		out[i] = i
-	}
-	return out
 }

@@ -38,6 +38,7 @@ type Round struct {
 type cell struct {
 	class int
 	n     float64
+	share float64 // of images that the class mean stands for: n, but where some are sampled
 	mean  []float32
 }
 
@@ -47,7 +48,7 @@ func (c *Client) cells() []cell {
 	var out []cell
 	for i, w := range c.Means.W {
 		if w > 0 {
-			out = append(out, cell{int(of[i]), float64(w), c.Means.Features(i)})
+			out = append(out, cell{int(of[i]), float64(w), float64(w), c.Means.Features(i)})
 		}
 	}
 	return out
