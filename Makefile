@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom module edge-all wasm page setup demo test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt docs figures generate bench bench-peers service-test testdata conformance clean help
+.PHONY: all build size sbom module edge-all wasm page setup demo test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -155,11 +155,15 @@ bench: setup ## benchmarks
 
 bench-peers: ## a virtual environment with other programs, for fmp bench peers
 	python3 -m venv bench/peers/venv
-	bench/peers/venv/bin/pip install -q -r bench/peers/requirements.txt
+	bench/peers/venv/bin/pip install -q --require-hashes -r bench/peers/requirements.txt
+
+pins: ## requirements.txt of each requirements.in, with the digests of all packages (needs uv)
+	for f in bench/peers bench/service onnx/conformance/testdata; do \
+	  uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url $$f/requirements.in -o $$f/requirements.txt; done
 
 service-test: build ## a real server tested from outside: its OpenAPI document by Schemathesis, predictions by tritonclient
 	python3 -m venv bench/service/venv
-	bench/service/venv/bin/pip install -q -r bench/service/requirements.txt
+	bench/service/venv/bin/pip install -q --require-hashes -r bench/service/requirements.txt
 	bench/service/run.sh $(BIN)
 
 # The tests are made from the standard's Python package, once a version, in a virtual environment that is thrown away.
@@ -168,7 +172,7 @@ TESTDATA ?= $(ONNXTESTS)
 testdata: $(ONNXTESTS) ## the ONNX standard's operator tests, made once from its Python package (needs python3)
 $(ONNXTESTS):
 	@mkdir -p $(dir $@); v=$$(mktemp -d); trap 'rm -rf '$$v EXIT; set -ex; \
-	  python3 -m venv $$v; $$v/bin/pip install -q onnx==$(notdir $@) ml_dtypes==0.6.0; \
+	  python3 -m venv $$v; $$v/bin/pip install -q --require-hashes -r onnx/conformance/testdata/requirements.txt; \
 	  $$v/bin/python -W ignore onnx/conformance/testdata/collect.py $@
 
 conformance: setup build testdata ## the ONNX standard's operator tests on both engines; writes docs/operators.md

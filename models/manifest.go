@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/printable"
 	"fmp/onnx/serde"
 )
 
@@ -226,6 +227,11 @@ func (f Manifest) check() error {
 	}
 	if len(f.Classes) > 0 && f.C > 0 && len(f.Classes) != f.C {
 		return fmt.Errorf("manifest: %d class names for %d classes", len(f.Classes), f.C)
+	}
+	for i, name := range f.Classes {
+		if !printable.Is(name) {
+			return fmt.Errorf("manifest: the name of class %d is %.200q, which has control characters: name it in plain text", i, name)
+		}
 	}
 	return nil
 }

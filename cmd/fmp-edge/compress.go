@@ -249,7 +249,7 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := atomicfile.WriteBytes(*c.output, data); err != nil {
+	if err := atomicfile.WritePrivate(*c.output, data); err != nil {
 		return err
 	}
 	w := written{

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"fmp/cmd/internal/crash"
 	"fmp/cmd/internal/interrupt"
 	"fmp/featurize/imagefile"
+	"fmp/onnx/printable"
 	"fmp/pipeline/federate/sender"
 )
 
@@ -85,6 +87,7 @@ func main() {
 
 // execute runs the program and is its exit code. Errors are printed here and nowhere else.
 func execute(ctx context.Context, args []string, out, log io.Writer) (code int) {
+	out, log = printable.Writer(out), printable.Writer(log) // a terminal obeys no text of others
 	defer func() {
 		if r := recover(); r != nil {
 			fmt.Fprintf(log, "fmp-edge: internal error: %v\nfmp-edge: this is a fault of the program, not of your input; please report it with "+
@@ -168,7 +171,12 @@ var versionCommand = command{
 }
 
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(printable.JSON(b.Bytes()))
+	return err
 }

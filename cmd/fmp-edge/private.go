@@ -208,7 +208,7 @@ func (c *compressing) keep(s *privacy.Spending, w released, stdout, log io.Write
 // writeMessages writes a private upload and prints its spent budget. The leader's share is there last, so that where it is both are.
 func (c *compressing) writeMessages(messages [][]byte, w released, stdout io.Writer) error {
 	for i, data := range slices.Backward(messages) {
-		if err := atomicfile.WriteBytes(fileOf(w.Upload, i), data); err != nil {
+		if err := atomicfile.WritePrivate(fileOf(w.Upload, i), data); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/printable"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/settings"
 )
@@ -254,12 +255,13 @@ func (d *diagnosis) print(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "fmp %s (%s, %s), %d cores\n", d.Program.Version, d.Program.Go, d.Program.Platform, d.Cores)
 	color := wantColor(out)
+	out = coloured(out)
 	for _, f := range d.Findings {
 		state := fmt.Sprintf("%-8s", f.State)
 		if color {
 			state = map[string]string{stateOK: "\x1b[32m", stateMissing: "\x1b[31m", stateAbsent: "\x1b[33m"}[f.State] + state + "\x1b[0m"
 		}
-		text := f.Detail
+		text := printable.Line(f.Detail)
 		if text != "" && f.Advice != "" {
 			text += ": "
 		}

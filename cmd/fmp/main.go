@@ -14,6 +14,7 @@ import (
 	"fmp/cmd/internal/crash"
 	"fmp/cmd/internal/interrupt"
 	_ "fmp/onnx/classical" // operators of ai.onnx.ml on the pure engine
+	"fmp/onnx/printable"
 )
 
 // resumable are the commands that keep finished work and go on when they are given again.
@@ -28,6 +29,7 @@ func main() {
 // execute runs the program with the given arguments and streams, and is its exit code. Errors are
 // printed here and nowhere else.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr) // a terminal obeys no text of others
 	defer func() {
 		if r := recover(); r != nil {
 			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, not of your input; please report it with the "+

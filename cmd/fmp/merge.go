@@ -132,7 +132,7 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 			return err
 		}
 	}
-	if err := atomicfile.WriteBytes(o.out, data); err != nil {
+	if err := atomicfile.WritePrivate(o.out, data); err != nil {
 		return err
 	}
 	if res.Bytes = len(data); o.asJSON {

@@ -11,6 +11,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"fmp/onnx/printable"
 	"fmp/pipeline/lab/experiment"
 )
 
@@ -43,12 +44,23 @@ func newProgress(w io.Writer) *progress {
 }
 
 func isTerminal(w any) bool {
+	if to, ok := w.(io.Writer); ok {
+		w = printable.Raw(to)
+	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
 // wantColor reports whether output to w may be coloured: a terminal, and no NO_COLOR (https://no-color.org).
 func wantColor(w any) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
+
+// coloured returns the writer for a text of this program's own, which may be coloured.
+func coloured(w io.Writer) io.Writer {
+	if wantColor(w) {
+		return printable.Raw(w)
+	}
+	return w
+}
 
 // report says that done of total steps of a stage are done; total 0 means that the end is not known. It may
 // be called from several goroutines.
@@ -78,11 +90,11 @@ func (p *progress) step(s experiment.Step) {
 	if p.bar != nil {
 		// The bar only draws; where it cannot, the work goes on.
 		if p.total == 0 {
-			p.bar.Describe(fmt.Sprintf("%s %d", p.stage, p.done))
+			p.bar.Describe(printable.Line(fmt.Sprintf("%s %d", p.stage, p.done)))
 			_ = p.bar.Set(p.done)
 			return
 		}
-		p.bar.Describe(fmt.Sprintf("%s %d of %d", p.stage, p.done, p.total))
+		p.bar.Describe(printable.Line(fmt.Sprintf("%s %d of %d", p.stage, p.done, p.total)))
 		_ = p.bar.Set(int(barSteps * p.share))
 		return
 	}
@@ -126,7 +138,7 @@ func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar
 		limit = -1
 	}
 	return progressbar.NewOptions64(limit,
-		progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(description), progressbar.OptionSetWidth(24),
+		progressbar.OptionSetWriter(printable.Raw(w)), progressbar.OptionSetDescription(printable.Line(description)), progressbar.OptionSetWidth(24),
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionEnableColorCodes(false), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"fmp/onnx/printable"
 	"fmp/pipeline/lab/experiment"
 )
 
@@ -172,7 +173,7 @@ func (p *gridProgress) show() {
 	if running != "" {
 		description += " (" + clip(running) + ")"
 	}
-	p.bar.Describe(description)
+	p.bar.Describe(printable.Line(description))
 	_ = p.bar.Set(int(barSteps * p.share()))
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"fmp/onnx/printable"
 	"fmp/onnx/train"
 )
 
@@ -45,7 +46,7 @@ func (p *trainingProgress) report(t train.Progress) {
 		fmt.Fprintln(p.w, line)
 		return
 	}
-	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	fmt.Fprintf(printable.Raw(p.w), "\r\x1b[K%s", line)
 	if t.Step == t.Steps {
 		fmt.Fprintln(p.w)
 	}

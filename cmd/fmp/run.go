@@ -92,7 +92,7 @@ open scope; table1, figure2: the paper's; privacy: private rounds).`,
 
 // print writes the tables for people.
 func (o *runOutput) print(w io.Writer) error {
-	if err := report.Text(w, o.Tables, o.wide, wantColor(w)); err != nil {
+	if err := report.Text(coloured(w), o.Tables, o.wide, wantColor(w)); err != nil {
 		return err
 	}
 	for _, n := range o.Notes {

@@ -15,6 +15,8 @@ import (
 	_ "golang.org/x/image/bmp"  // registers the decoder
 	_ "golang.org/x/image/tiff" // registers the decoder
 	_ "golang.org/x/image/webp" // registers the decoder
+
+	"fmp/onnx/printable"
 )
 
 // Formats names the formats of images that are read everywhere; of an animated GIF the first frame. [HEIFFormats] are read besides them
@@ -92,7 +94,7 @@ const mostNamed = 5
 func (l *LeftOut) Add(name string) {
 	l.N++
 	if len(l.Names) < mostNamed {
-		l.Names = append(l.Names, filepath.ToSlash(name))
+		l.Names = append(l.Names, printable.Line(filepath.ToSlash(name)))
 	}
 }
 

@@ -152,7 +152,9 @@ func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 
 // Decode decodes an image after checking its size, and stops soon after ctx has ended. HEIC and AVIF are refused: they are decoded from
 // files.
-func Decode(ctx context.Context, data []byte) (image.Image, error) { return decode(ctx, data, MaxBytes, MaxPixels) }
+func Decode(ctx context.Context, data []byte) (image.Image, error) {
+	return decode(ctx, data, MaxBytes, MaxPixels)
+}
 
 func decode(ctx context.Context, data []byte, limit, pixels int) (image.Image, error) {
 	if len(data) > limit {

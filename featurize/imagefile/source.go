@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/sorting"
 )
@@ -227,6 +228,9 @@ func (p *pictures) Close() error { return nil }
 func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 	f := p.files[p.at]
 	p.at++
+	if !printable.Is(f.Name) {
+		return f, &BadImage{fmt.Errorf("%q: its name has control characters; rename it", f.Name)}
+	}
 	im, digest, err := p.decode(ctx, f.Name)
 	if errors.Is(err, ErrSize) {
 		err = fmt.Errorf("%w; scale it down, or allow more with --max-pixels", err)
@@ -304,7 +308,7 @@ type lister struct {
 func (l *lister) class(name string) (int, error) {
 	label, err := l.o.Classes.label(name)
 	if err != nil && !l.o.Optional {
-		return label, fmt.Errorf("folder %s: %w", filepath.Join(l.dir, name), err)
+		return label, fmt.Errorf("folder %s: %w", printable.Line(filepath.Join(l.dir, name)), err)
 	}
 	if err != nil {
 		label = Unlabelled

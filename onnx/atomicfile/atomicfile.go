@@ -18,7 +18,14 @@ import (
 // are made; a temporary file for the same path that is older than an hour is removed: its program was killed. An object there
 // that is no regular file (a folder, a device) is refused: renaming would put a file in the place of /dev/null. A symbolic link
 // stays, and its target is replaced. Others may read the file unless the umask says otherwise.
-func Write(path string, write func(io.Writer) error) (err error) {
+func Write(path string, write func(io.Writer) error) error { return writeMode(path, 0o644, write) }
+
+// WritePrivate writes data as Write does, to a file that its owner alone can read, also where one that others could read was there.
+func WritePrivate(path string, data []byte) error {
+	return writeMode(path, 0o600, func(w io.Writer) error { _, err := w.Write(data); return err })
+}
+
+func writeMode(path string, mode fs.FileMode, write func(io.Writer) error) (err error) {
 	target, err := resolve(path)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
@@ -31,7 +38,7 @@ func Write(path string, write func(io.Writer) error) (err error) {
 	if err := RemoveStale(dir, prefix, time.Hour); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	f, err := create(dir, prefix)
+	f, err := create(dir, prefix, mode)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -57,9 +64,9 @@ func Write(path string, write func(io.Writer) error) (err error) {
 }
 
 // create makes a temporary file of a new name, less the permissions of the umask, which os.CreateTemp does not read.
-func create(dir, prefix string) (*os.File, error) {
+func create(dir, prefix string, mode fs.FileMode) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(filepath.Join(dir, prefix+rand.Text()+".tmp"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		f, err := os.OpenFile(filepath.Join(dir, prefix+rand.Text()+".tmp"), os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err
 		}

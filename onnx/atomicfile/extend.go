@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -14,8 +15,9 @@ const lockWithin = 20 * time.Second
 
 // Extend appends lines to a file that grows and is never rewritten, of at most limit bytes, readable by its owner alone. It
 // passes the file's whole lines to next, appends its result and syncs it, all under the file's lock, so that processes
-// decide and append one after another. A last line without its end, of a process that was killed, was never acknowledged: it is
-// cut off. Where next returns an error or nothing, the file stays as it is. Missing files and folders are made.
+// decide and append one after another. A last line without its end is an error, as its meaning would be forgotten, unless it is whole
+// JSON: then it gets its end. Where next returns an error or nothing, the file stays as it is. Missing files and
+// folders are made.
 func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (err error) {
 	defer func() {
 		if err != nil {
@@ -51,16 +53,22 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (er
 	if err != nil {
 		return err
 	}
-	content = content[:bytes.LastIndexByte(content, '\n')+1]
-	more, err := next(content)
+	whole := bytes.LastIndexByte(content, '\n') + 1
+	end := ""
+	if last := content[whole:]; len(last) > 0 {
+		if !json.Valid(last) {
+			return fmt.Errorf("its last line, of %d bytes, has no end: a program was stopped while it wrote, or the file was shortened; bring "+
+				"the whole file back, end the line if it is whole, or remove it if nothing came of it", len(last))
+		}
+		end = "\n"
+	}
+	more, err := next(append(content, end...))
 	if err != nil || len(more) == 0 {
 		return err
 	}
+	more = append([]byte(end), more...)
 	if len(content)+len(more) > limit {
 		return fmt.Errorf("it would have more than %d bytes; move it away when what it says is of no use any more", limit)
-	}
-	if err := f.Truncate(int64(len(content))); err != nil {
-		return err
 	}
 	if _, err := f.WriteAt(more, int64(len(content))); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestExtend: writers at the same time lose no line and see each other's; a line without an end is cut off, and what is refused
+// TestExtend: writers at the same time lose no line and see each other's; a line without an end is an error or gets it, and what is refused
 // is not written.
 func TestExtend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "journal")
@@ -41,22 +41,29 @@ func TestExtend(t *testing.T) {
 	if err := os.WriteFile(path, []byte("whole\ntor"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := Extend(path, 1<<16, func([]byte) ([]byte, error) { return []byte("x\n"), nil }); err == nil ||
+		!strings.Contains(err.Error(), "its last line, of 3 bytes, has no end") {
+		t.Errorf("a torn line: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("whole\n{\"a\": 1}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	refused := errors.New("no")
 	if err := Extend(path, 1<<16, func(lines []byte) ([]byte, error) { return []byte("x\n"), refused }); !errors.Is(err, refused) {
 		t.Errorf("error %v", err)
 	}
 	if err := Extend(path, 1<<16, func(lines []byte) ([]byte, error) {
-		if string(lines) != "whole\n" {
+		if string(lines) != "whole\n{\"a\": 1}\n" {
 			t.Errorf("lines %q", lines)
 		}
 		return []byte("next\n"), nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if data, _ := os.ReadFile(path); string(data) != "whole\nnext\n" {
+	if data, _ := os.ReadFile(path); string(data) != "whole\n{\"a\": 1}\nnext\n" {
 		t.Errorf("the file is %q", data)
 	}
-	if err := Extend(path, 12, func([]byte) ([]byte, error) { return []byte("more\n"), nil }); err == nil {
+	if err := Extend(path, 24, func([]byte) ([]byte, error) { return []byte("more\n"), nil }); err == nil {
 		t.Error("a file beyond its limit was extended")
 	}
 	if err := Extend(t.TempDir(), 12, func([]byte) ([]byte, error) { return nil, nil }); err == nil {

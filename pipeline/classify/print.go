@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"fmp/onnx/printable"
 )
 
 // Format is an output format of predictions.
@@ -60,7 +62,7 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(p.w, "%s,\"predictions\":[", head[:len(head)-1])
+		fmt.Fprintf(p.w, "%s,\"predictions\":[", printable.JSON(head[:len(head)-1]))
 	case CSV:
 		p.csv = csv.NewWriter(p.w)
 		header := []string{"file", "class", "probability", "second", "second_probability", "entropy", "mutual_information", "unsure"}
@@ -142,7 +144,7 @@ func (p *Printer) Print(ps []Prediction) error {
 				p.w.WriteByte(',')
 			}
 			p.w.WriteByte('\n')
-			p.w.Write(text)
+			p.w.Write(printable.JSON(text))
 		case CSV:
 			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two), number(float64(q.Entropy)),
 				number(float64(q.MutualInformation)), strconv.FormatBool(unsure)}

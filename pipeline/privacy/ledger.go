@@ -213,6 +213,10 @@ func parseLedger(lines []byte) ([]Spending, error) {
 			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); what was spent cannot be told: restore the file, "+
 				"or give another with --ledger", i+1, s.Noise, s.Classes, s.K, err)
 		}
+		if want := s.Budget.NoiseSteps(s.Classes); s.Noise != want {
+			return nil, fmt.Errorf("line %d has noise_steps %d, and its budget asks for %d: it was changed; restore the file, or give another "+
+				"with --ledger", i+1, s.Noise, want)
+		}
 		out = append(out, s)
 	}
 	return out, nil

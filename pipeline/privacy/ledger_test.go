@@ -227,3 +227,57 @@ func FuzzLedger(f *testing.F) {
 		}
 	})
 }
+
+// TestTornLedger: a ledger whose last release is cut off anywhere forgets none: it is whole with its end added, or nothing is spent.
+func TestTornLedger(t *testing.T) {
+	t.Parallel()
+	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+	for round := range uint64(2) {
+		if _, _, err := l.Spend(spending(b, round, 1), 0, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole, err := os.ReadFile(l.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := bytes.IndexByte(whole, '\n') + 1
+	for n := first + 1; n <= len(whole); n++ {
+		if err := os.WriteFile(l.Path, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, earlier, err := l.Spend(spending(b, 9, 1), 0, false)
+		if n < len(whole)-1 && err == nil || n >= len(whole)-1 && (err != nil || earlier != 2) {
+			t.Fatalf("cut after %d of %d bytes: %d earlier releases, %v", n, len(whole), earlier, err)
+		}
+	}
+}
+
+// TestEditedLedger: more noise than a release's budget asks for, or less, is not believed.
+func TestEditedLedger(t *testing.T) {
+	t.Parallel()
+	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+	s := spending(b, 1, 1)
+	if _, _, err := l.Spend(s, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(l.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := fmt.Sprintf(`"noise_steps":%d`, s.Noise)
+	for _, noise := range []uint64{1, s.Noise - 1, s.Noise + 1, 1000 * s.Noise} {
+		edited := bytes.Replace(whole, []byte(was), fmt.Appendf(nil, `"noise_steps":%d`, noise), 1)
+		if bytes.Equal(edited, whole) {
+			t.Fatal("nothing was edited")
+		}
+		if err := os.WriteFile(l.Path, edited, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := l.Spend(spending(b, 2, 1), 0, false); err == nil || !strings.Contains(err.Error(), "it was changed") {
+			t.Errorf("noise_steps %d in place of %d: %v", noise, s.Noise, err)
+		}
+	}
+}

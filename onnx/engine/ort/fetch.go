@@ -156,6 +156,31 @@ func present(dir string, files []libraryFile) error {
 	return nil
 }
 
+// checkCached returns an error for a library in the cache that is not the published one, with all that it loads. The file is read whole,
+// once a process: its time and size prove nothing, as both can be set. real is path without symbolic links. A library elsewhere is the
+// user's own.
+func checkCached(path, real string) error {
+	dir, err := CacheDir()
+	if err != nil {
+		return nil // then none is there
+	}
+	files, known := libraryFiles[runtime.GOOS+"/"+runtime.GOARCH]
+	whole := dir
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		whole = resolved
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return err
+	}
+	if !known || filepath.Dir(path) != dir && filepath.Dir(real) != whole {
+		return nil
+	}
+	if err := present(dir, files); err != nil {
+		return fmt.Errorf("the ONNX Runtime in the cache is not the published one and is not loaded: %w; fmp setup fetches it again", err)
+	}
+	return nil
+}
+
 // unpack takes the wanted files, and nothing else, out of a gzipped tar archive into dir, and checks
 // their digests.
 func unpack(ctx context.Context, archive, dir string, files []libraryFile) error {

@@ -85,6 +85,9 @@ func load(path string) error {
 		}
 		return nil
 	}
+	if err := checkCached(path, real); err != nil {
+		return err
+	}
 	ortgo.SetSharedLibraryPath(real)
 	// Everything that the ONNX Runtime logs as an error comes back as an error of the call as well.
 	if err := ortgo.InitializeEnvironment(ortgo.WithLogLevelFatal()); err != nil {

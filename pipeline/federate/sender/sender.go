@@ -448,5 +448,5 @@ func SaveReceipt(path string, r *wire.Receipt) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(path, append(data, '\n'))
+	return atomicfile.WritePrivate(path, append(data, '\n'))
 }

@@ -110,8 +110,8 @@ func newPredictor(eng engine.Engine, log *slog.Logger, t *trace.Tracer) *predict
 	return p
 }
 
-// receive reads the body of a request whole, and only then takes memory for what is made of it, a multiple of its size: a body that comes
-// slowly holds its own bytes and nothing else.
+// receive reads the body of a request whole, and only then takes memory for its parts and its answer, a multiple of its size: a body that
+// comes slowly holds its own bytes and nothing else.
 func (p *predictor) receive(held *lease, w http.ResponseWriter, r *http.Request, most, times int) ([]byte, error) {
 	coming := lease{in: p.arriving, of: caller(r)}
 	defer coming.release()

@@ -16,8 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"fmp/onnx/printable"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/privacy"
 )
@@ -232,12 +232,7 @@ func Printable(s string) string {
 	if len(s) > maxPrinted {
 		s = s[:maxPrinted] + "…"
 	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
+	return printable.Line(s)
 }
 
 // Codes of refusals, with their HTTP status.

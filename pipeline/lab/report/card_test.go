@@ -1,6 +1,7 @@
 package report
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,5 +22,32 @@ func TestCardOfIntervals(t *testing.T) {
 		if !strings.Contains(b.String(), want) || strings.Contains(b.String(), "half widths") != (ends != nil) {
 			t.Errorf("ends %v: the card says\n%s", ends, b.String())
 		}
+	}
+}
+
+// TestHostileCard: names of classes, files and clients are text and nothing else in a model card and in a page.
+func TestHostileCard(t *testing.T) {
+	const evil = "</td><script>alert(1)</script>[x](javascript:y)|**b**\n# head\x1b[2J"
+	r := &evaluate.Result{Images: 1, Classes: []string{evil, "b"}, Confusion: [][]int{{1, 0}, {0, 0}},
+		ByClass: []evaluate.Class{{Name: evil, Images: 1}, {Name: "b"}},
+		Origin:  models.Origin{Method: "FMP", Client: evil, Predictor: evil, Clients: []models.OriginClient{{Name: evil, N: 1}}},
+		Sure:    []evaluate.Example{{File: evil, Truth: evil, Says: "b"}}}
+	r.Manifest.Licence, r.Manifest.TrainingData, r.Manifest.Extractor = evil, evil, evil
+	r.Uncertainty, r.Risk = &metric.Uncertainty{}, []metric.Risk{{Coverage: 1}}
+	var card, page strings.Builder
+	if err := Card(&card, evil, evil, r); err != nil {
+		t.Fatal(err)
+	}
+	plain := regexp.MustCompile(`\\.`).ReplaceAllString(card.String(), "")
+	for _, not := range []string{"<", "](", "**b**", "\n# head", "\x1b"} {
+		if strings.Contains(plain, not) {
+			t.Errorf("the card has %q:\n%s", not, card.String())
+		}
+	}
+	if err := EvaluationPage(&page, evil, r); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(page.String(), "<script>alert") || strings.Contains(page.String(), "</td><script") {
+		t.Error("the page has an element of a class's name")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"fmp/onnx/printable"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
@@ -274,16 +275,16 @@ func originFacts(r *evaluate.Result) []pageFact {
 // on describes the data that the scores are for.
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n", title, len(r.Classes), strings.Join(r.Classes, ", "))
+	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n", printable.Markdown(title), len(r.Classes), printable.Markdown(strings.Join(r.Classes, ", ")))
 	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one small upload made from its images and no "+
 		"image left it. The classifier's probabilities are the mean of %d samples of the posterior.\n\n", r.Manifest.S)
 	fmt.Fprintf(&b, "## Intended use\n\nTo tell these %d classes apart in images like those of the clients, and to leave to people those "+
 		"that it is unsure of. It is not for images that hold none of the classes, nor for decisions about persons.\n\n## What it was "+
 		"made from\n\n", len(r.Classes))
 	for _, f := range originFacts(r) {
-		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, f.Value)
+		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, printable.Markdown(f.Value))
 	}
-	fmt.Fprintf(&b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n", on, evaluationSummary(r))
+	fmt.Fprintf(&b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n", printable.Markdown(on), evaluationSummary(r))
 	for _, s := range evaluationScores(r) {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.Name, s.Value, s.Meaning)
 	}
@@ -294,7 +295,7 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	}
 	b.WriteString("\n| class | images | recall | precision |\n| --- | ---: | ---: | ---: |\n")
 	for _, c := range r.ByClass {
-		fmt.Fprintf(&b, "| %s | %d | %.3f | %.3f |\n", strings.ReplaceAll(c.Name, "|", "\\|"), c.Images, c.Recall, c.Precision)
+		fmt.Fprintf(&b, "| %s | %d | %.3f | %.3f |\n", printable.Markdown(c.Name), c.Images, c.Recall, c.Precision)
 	}
 	b.WriteString(`
 ## Limits
@@ -318,7 +319,7 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	if rows := setRows(r); rows != nil {
 		fmt.Fprintf(&b, "\n| %s |\n| --- | ---: | ---: | --- |\n", strings.Join(setColumns, " | "))
 		for _, row := range rows {
-			fmt.Fprintf(&b, "| %s | %s |\n", strings.ReplaceAll(row[0], "|", "\\|"), strings.Join(row[1:], " | "))
+			fmt.Fprintf(&b, "| %s | %s |\n", printable.Markdown(row[0]), strings.Join(row[1:], " | "))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -1,0 +1,93 @@
+package ort
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestChangedLibrary: a library in the cache with one byte changed is not loaded, nor is a link in its place; one elsewhere is its owner's.
+func TestChangedLibrary(t *testing.T) {
+	files, known := libraryFiles[runtime.GOOS+"/"+runtime.GOARCH]
+	if !known {
+		t.Skip("no library is published for this platform")
+	}
+	good, err := CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := filepath.Join(t.TempDir(), "cache")
+	t.Setenv("XDG_CACHE_HOME", cache)
+	dir, err := CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := touch(t, filepath.Join(dir, files[len(files)-1].name))
+	changed := func(when, path string) {
+		t.Helper()
+		if err := load(path); err == nil || !strings.Contains(err.Error(), "not the published one and is not loaded") {
+			if envLibrary == "" || err == nil || !strings.Contains(err.Error(), "already loaded") { // by a test before
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkCached(path, real); err == nil || !strings.Contains(err.Error(), "fmp setup fetches it again") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	changed("another file", path)
+	elsewhere := touch(t, filepath.Join(t.TempDir(), "own.so"))
+	if err := checkCached(elsewhere, elsewhere); err != nil {
+		t.Errorf("a library of the user's own: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, path); err != nil {
+		t.Skip(err)
+	}
+	changed("a link in its place", path)
+	linked := filepath.Join(t.TempDir(), "link.so")
+	if err := os.Symlink(path, linked); err != nil {
+		t.Fatal(err)
+	}
+	if present(good, files) != nil {
+		t.Skip("no library in the cache to change a byte of")
+	}
+	os.Remove(path)
+	for _, f := range files {
+		from, err := os.Open(filepath.Join(good, f.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := os.Create(filepath.Join(dir, f.name))
+		if err == nil {
+			_, err = io.Copy(to, from)
+		}
+		from.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Close()
+	}
+	if err := checkCached(path, path); err != nil {
+		t.Errorf("the published library: %v", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	f.ReadAt(b[:], 1_000_000)
+	b[0]++
+	f.WriteAt(b[:], 1_000_000)
+	f.Close()
+	changed("a byte", path)
+	changed("a byte, by a link from elsewhere", linked)
+}

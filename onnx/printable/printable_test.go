@@ -1,0 +1,83 @@
+package printable
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// hostile are texts that a terminal would obey.
+var hostile = []string{"\x1b[2J", "\x1b]0;title\x07", "\u009b31m", "a\rb", "\u202eexe.jpg", "\u2066x\u2069", "\x00", "\x7f", "\xff\xfe", "\ue000",
+	"a\u2028b", "\x9b1m", "\U000e0041"}
+
+// TestHostile: nothing of a hostile text reaches a terminal but text, whole or in parts; harmless text passes as it is.
+func TestHostile(t *testing.T) {
+	for _, s := range append(hostile, "a\nb", "a\tb") {
+		if Is(s) || !Is(Line(s)) || !Is(Line(Line(s))) {
+			t.Errorf("%q becomes %q", s, Line(s))
+		}
+	}
+	for _, s := range hostile {
+		var b strings.Builder
+		w := Writer(&b)
+		for i := range len(s) {
+			if n, err := w.Write([]byte{s[i]}); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		w.Write([]byte("\n"))
+		if !Is(strings.TrimSuffix(b.String(), "\n")) {
+			t.Errorf("%q byte by byte: %q", s, b.String())
+		}
+	}
+	const good = "Größe 東京 \u0928\u0940 👩\u200d🔬 │█ a b\n\tc\n"
+	var b strings.Builder
+	if n, err := Writer(&b).Write([]byte(good)); n != len(good) || err != nil || b.String() != good {
+		t.Errorf("%q becomes %q, %d, %v", good, b.String(), n, err)
+	}
+	if Raw(Writer(Writer(&b))) != &b || Raw(&b) != &b {
+		t.Error("the writer behind is another")
+	}
+}
+
+// TestMarkdown: a name is itself in Markdown: no element, link, cell, heading or line of its own.
+func TestMarkdown(t *testing.T) {
+	for in, want := range map[string]string{"a|b": `a\|b`, "<img src=x>": `\<img src=x\>`, "[a](javascript:b)": `\[a\]\(javascript:b\)`,
+		"a\n# b": "a\ufffd\\# b", "&lt;": `\&lt;`, "`x`": "\\`x\\`", "cat": "cat"} {
+		if got := Markdown(in); got != want {
+			t.Errorf("%q becomes %q; want %q", in, got, want)
+		}
+	}
+}
+
+// FuzzPrintable: any bytes become harmless UTF-8, JSON says the same as before, and a writer's output does not depend on how it is cut.
+func FuzzPrintable(f *testing.F) {
+	for _, s := range hostile {
+		f.Add([]byte(s), 1)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, cut int) {
+		s := string(data)
+		if l := Line(s); !utf8.ValidString(l) || !Is(l) || strings.ContainsAny(l, "\n\r\x1b") {
+			t.Fatalf("%q", l)
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var was, is string
+		if json.Unmarshal(text, &was) != nil || json.Unmarshal(JSON(text), &is) != nil || was != is || !Is(string(JSON(text))) {
+			t.Fatalf("%q became %q", was, is)
+		}
+		cut = max(0, min(cut, len(data)))
+		var whole, parts bytes.Buffer
+		Writer(&whole).Write(data)
+		w := Writer(&parts)
+		w.Write(data[:cut])
+		w.Write(data[cut:])
+		if !bytes.Equal(whole.Bytes(), parts.Bytes()) {
+			t.Fatalf("%q in parts, %q whole", parts.Bytes(), whole.Bytes())
+		}
+	})
+}
