@@ -6,6 +6,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/cost"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/client"
@@ -92,11 +93,11 @@ func compressRows(path string, threads int, rows *onnx.Tensor, labels []int) (*p
 	if err != nil {
 		return nil, f, err
 	}
-	e, err := pure.New(engine.Options{Threads: threads})
+	e, err := pure.New(engine.Options{Threads: threads, Bytes: cost.Foreign.Bytes})
 	if err != nil {
 		return nil, f, err
 	}
-	s, err := e.Load(m)
+	s, err := cost.Bounded(e, cost.Foreign).Load(m)
 	if err != nil {
 		return nil, f, fmt.Errorf("model %s: %w", path, err)
 	}

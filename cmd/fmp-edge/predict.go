@@ -63,7 +63,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			if err := boundedModel(*model); err != nil {
 				return refused("predict", err)
 			}
-			e, err := pure.New(engine.Options{Threads: *threads})
+			e, err := pure.New(engine.Options{Threads: *threads, Context: ctx, Bytes: classify.Limits.Bytes})
 			if err != nil {
 				return refused("predict", err)
 			}

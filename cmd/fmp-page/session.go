@@ -12,6 +12,7 @@ import (
 	"fmp/cmd/buildinfo"
 	"fmp/featurize/imagefile"
 	"fmp/models"
+	"fmp/onnx/cost"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/serde"
@@ -495,7 +496,7 @@ func (s *session) openClassifier(q *request) (any, []byte, error) {
 		return nil, nil, fmt.Errorf("classifier: %w", err)
 	}
 	f.Digest = models.DigestBytes(q.data)
-	e, err := pure.New(engine.Options{Threads: 1})
+	e, err := pure.New(engine.Options{Threads: 1, Bytes: cost.Foreign.Bytes})
 	if err != nil {
 		return nil, nil, err
 	}

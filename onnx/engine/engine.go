@@ -46,6 +46,15 @@ type Options struct {
 	// Context ends the runs of the engine's sessions when it is done, those under way at the next node or turn of a loop,
 	// with an error that wraps its cause; nil is never done.
 	Context context.Context
+	// Bytes bounds the memory of a session's intermediate values, those kept for the next run included; 0 is the engine's own bound, 8 GiB
+	// for pure. The ONNX Runtime has none.
+	Bytes int64
+}
+
+// Limits bound a run of a model; 0 is no limit. Package cost holds a model to them before it runs.
+type Limits struct {
+	Work  float64 // multiply-adds for each item of the inputs' first axis
+	Bytes int64   // of the values that are alive at once
 }
 
 // Stopped returns the error of a run that o.Context ended, nil where it has not.

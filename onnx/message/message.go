@@ -5,6 +5,7 @@ package message
 
 import (
 	"fmt"
+	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -20,18 +21,31 @@ const MaxDepth = 100
 // Unmarshal decodes data into m, which is emptied before. Lists in more pieces than [MaxPieces] are an error, and so are messages that
 // lie deeper in each other than depth; 0 is [MaxDepth].
 func Unmarshal(data []byte, m proto.Message, depth int) error {
+	return Within(data, m, depth, math.MaxInt)
+}
+
+// Within is [Unmarshal] of data in at most a number of parts: messages, texts and byte strings count one each, and so do eight bytes of a
+// packed list of whole numbers. In memory a part takes some hundred bytes where the data may have two.
+func Within(data []byte, m proto.Message, depth, parts int) error {
 	if depth <= 0 {
 		depth = MaxDepth
 	}
-	if err := (&seen{}).scan(data, m.ProtoReflect().Descriptor(), depth); err != nil {
+	left := parts
+	if err := (&seen{left: &left}).scan(data, m.ProtoReflect().Descriptor(), depth); err != nil {
 		return err
+	}
+	if left < 0 {
+		return fmt.Errorf("it has more than %d parts", parts)
 	}
 	return proto.UnmarshalOptions{RecursionLimit: depth}.Unmarshal(data, m)
 }
 
 // seen counts the fields of one message so far: the pieces of its packed lists, and the same of the single messages in it, since
 // those are merged where they come more than once.
-type seen struct{ fields []fieldSeen }
+type seen struct {
+	fields []fieldSeen
+	left   *int // parts
+}
 
 type fieldSeen struct {
 	number protowire.Number
@@ -45,7 +59,7 @@ func (s *seen) scan(data []byte, md protoreflect.MessageDescriptor, depth int) e
 		return nil // the decoder refuses it
 	}
 	fields := md.Fields()
-	for len(data) > 0 {
+	for len(data) > 0 && *s.left >= 0 {
 		num, kind, n := protowire.ConsumeTag(data)
 		if n < 0 {
 			return nil
@@ -65,9 +79,16 @@ func (s *seen) scan(data []byte, md protoreflect.MessageDescriptor, depth int) e
 		data = data[n:]
 		f := fields.ByNumber(num)
 		switch {
+		case f == nil || f.Kind() == protoreflect.FloatKind || f.Kind() == protoreflect.DoubleKind: // as large in memory
+		case f.IsList() && f.IsPacked():
+			*s.left -= 1 + len(value)/8
+		default:
+			*s.left--
+		}
+		switch {
 		case f == nil || f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind:
 		case f.Kind() == protoreflect.MessageKind:
-			in := &seen{}
+			in := &seen{left: s.left}
 			if !f.IsList() {
 				of := s.of(num)
 				if of.single == nil {

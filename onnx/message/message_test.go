@@ -110,3 +110,30 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 	})
 }
+
+// TestParts: data of many small parts, which take hundreds of times their size in memory, are refused before they are decoded.
+func TestParts(t *testing.T) {
+	const most = 1000
+	for name, part := range map[string][]byte{
+		"nodes": field(modelGraph, field(graphNode, nil)), "names": field(modelGraph, field(graphNode, field(1, nil))),
+		"metadata": field(14, nil), "texts": field(6, nil),
+	} {
+		if err := message.Within(bytes.Repeat(part, most/4), &onnxpb.ModelProto{}, 0, most); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		data := bytes.Repeat(part, 200*most)
+		alloctest.AtMost(t, 1<<16, func() {
+			if err := message.Within(data, &onnxpb.ModelProto{}, 0, most); err == nil || !strings.Contains(err.Error(), "more than 1000 parts") {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	for bytes, good := range map[int]bool{8 * (most - 10): true, 8 * (most + 10): false} {
+		if err := message.Within(field(dims, make([]byte, bytes)), &onnxpb.TensorProto{}, 0, most); (err == nil) != good {
+			t.Errorf("a list of %d bytes: %v", bytes, err)
+		}
+	}
+	if err := message.Within(field(4, make([]byte, 40*most)), &onnxpb.TensorProto{}, 0, most); err != nil { // float_data
+		t.Error(err)
+	}
+}

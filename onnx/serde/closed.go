@@ -15,14 +15,10 @@ import (
 // numbers that are stored twice or beyond a tensor's end, names and operator sets that are given twice, annotations.
 // Functions of the model's own and graphs within nodes are refused.
 func Closed(data []byte) (*onnx.Model, error) {
-	p, err := decode(data)
+	p, err := decode(data, maxClosedParts)
 	if err != nil {
 		return nil, err
 	}
-	return closed(p)
-}
-
-func closed(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	m, err := closedModel(p)
 	if err != nil {
 		return nil, fmt.Errorf("it is not one closed file, as fmp writes it: %w", err)

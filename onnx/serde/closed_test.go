@@ -1,6 +1,7 @@
 package serde
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,6 +109,10 @@ func TestClosed(t *testing.T) {
 	}
 	if _, err := Closed(data); err != nil {
 		t.Fatal(err)
+	}
+	many := bytes.Repeat([]byte{14<<3 | 2, 0}, maxClosedParts+1) // entries of metadata
+	if _, err := Closed(append(many, data...)); err == nil || !strings.Contains(err.Error(), "parts") {
+		t.Errorf("a file of many parts: error %v", err)
 	}
 	whole := func(map[string]string) bool { return true }
 	for name, open := range openings {

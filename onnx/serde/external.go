@@ -95,7 +95,7 @@ func eachMessage(m protoreflect.Message, do func(m protoreflect.Message) bool) b
 // Externals returns the names of the files that hold data of a model, relative to its folder, sorted; each stands once. Data other than a
 // message with a graph have none; such a message that cannot be decoded is an error, as another reader might decode it.
 func Externals(data []byte) ([]string, error) {
-	p, err := decode(data)
+	p, err := decode(data, maxParts)
 	if err != nil {
 		if !hasGraph(data) {
 			err = nil

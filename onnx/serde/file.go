@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx"
@@ -55,18 +56,12 @@ func LoadBytes(path string, data []byte, whole func(metadata map[string]string) 
 }
 
 func load(path string, data []byte, whole func(metadata map[string]string) bool) (*onnx.Model, error) {
-	p, err := decode(data)
+	if whole != nil && (whole(nil) || saysWhole(data, whole)) {
+		return Closed(data)
+	}
+	p, err := decode(data, maxParts)
 	if err != nil {
 		return nil, err
-	}
-	if whole != nil {
-		is := whole(nil)
-		for _, kv := range p.MetadataProps { // one at a time: a key may be given twice
-			is = is || whole(map[string]string{kv.Key: kv.Value})
-		}
-		if is {
-			return closed(p)
-		}
 	}
 	places, err := readExternal(p, filepath.Dir(path))
 	if err != nil {
@@ -80,6 +75,27 @@ func load(path string, data []byte, whole func(metadata map[string]string) bool)
 		m.Graph.Initializers[name].External = e
 	}
 	return m, nil
+}
+
+// saysWhole reports whether a model's metadata have an entry that makes it one closed file. A key may be given twice.
+func saysWhole(data []byte, whole func(metadata map[string]string) bool) bool {
+	const metadata = 14
+	for len(data) > 0 {
+		num, kind, n := protowire.ConsumeField(data)
+		if n < 0 {
+			return false
+		}
+		if num == metadata && kind == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(data)
+			value, _ := protowire.ConsumeBytes(data[tag:])
+			var kv onnxpb.StringStringEntryProto
+			if err := message.Within(value, &kv, 2, 16); err != nil || whole(map[string]string{kv.Key: kv.Value}) {
+				return true
+			}
+		}
+		data = data[n:]
+	}
+	return false
 }
 
 // Save writes a model file, whole or not at all.
@@ -96,16 +112,22 @@ func Save(path string, m *onnx.Model) error {
 // up again on the way (empty messages of two bytes are the worst), and for a model of weights about three
 // times its size.
 func Unmarshal(data []byte) (*onnx.Model, error) {
-	p, err := decode(data)
+	p, err := decode(data, maxParts)
 	if err != nil {
 		return nil, err
 	}
 	return modelFromProto(p)
 }
 
-func decode(data []byte) (*onnxpb.ModelProto, error) {
+// Parts of a model, of which the largest in use have some millions, and of one closed file.
+const (
+	maxParts       = 1 << 24
+	maxClosedParts = 1 << 20
+)
+
+func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 	var p onnxpb.ModelProto
-	if err := message.Unmarshal(data, &p, maxMessages); err != nil {
+	if err := message.Within(data, &p, maxMessages, parts); err != nil {
 		if what := foreignFormat(data); what != "" {
 			return nil, fmt.Errorf("not an ONNX model: %s", what)
 		}

@@ -11,12 +11,16 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/cost"
 	"fmp/onnx/engine"
 	"fmp/onnx/pass"
 )
 
 // maxItems bounds the number of images of a source.
 const maxItems = 1_000_000
+
+// Limits bound a run of a classifier: the work of [cost.Foreign] an image, and 4 GiB, as a server runs the images of several requests at once.
+var Limits = engine.Limits{Work: cost.Foreign.Work, Bytes: 4 << 30}
 
 // Classifier is a classifier model, ready to run.
 type Classifier struct {
@@ -117,7 +121,7 @@ func (c *Classifier) load(m *onnx.Model, outputs ...string) (engine.Session, err
 	m = onnx.Clone(m)
 	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool { return !slices.Contains(outputs, v.Name) })
 	pass.RemoveUnused(m.Graph)
-	return c.engine.Load(m)
+	return cost.Bounded(c.engine, Limits).Load(m)
 }
 
 // TakesRows reports whether the classifier takes feature rows instead of images.

@@ -17,6 +17,7 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/cost"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/federate"
@@ -45,7 +46,11 @@ type Client struct {
 
 	features  engine.Session // images to features
 	embedding engine.Session // set and present to points and masses
+	now       *during
 }
+
+// during is the context of the call under way, which ends the runs of the graph.
+type during struct{ context.Context }
 
 // Options say which images go into an upload.
 type Options struct {
@@ -69,10 +74,12 @@ func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 	if c.Fit, err = imagefile.FitOf(images, f); err != nil {
 		return nil, err
 	}
-	e, err := pure.New(engine.Options{Threads: threads, Reproducible: true})
+	c.now = &during{context.Background()}
+	e, err := pure.New(engine.Options{Threads: threads, Reproducible: true, Context: c.now, Bytes: cost.Foreign.Bytes})
 	if err != nil {
 		return nil, err
 	}
+	e = cost.Bounded(e, cost.Foreign)
 	if c.features, err = e.Load(c.Apart.Features); err != nil {
 		return nil, err
 	}
@@ -181,6 +188,8 @@ func near(a, b []float32) bool {
 func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool,
 	use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
 	c.Zeros = 0
+	c.now.Context = ctx
+	defer func() { c.now.Context = context.Background() }()
 	if k := src.Len(); k < 1 || k > MaxItems {
 		return nil, fmt.Errorf("%d images; allowed are 1 to %d", k, MaxItems)
 	}

@@ -189,3 +189,31 @@ func FuzzApproved(f *testing.F) {
 		}
 	})
 }
+
+// TestBombs: a client graph whose extractor takes much memory or work is refused before an image is read, by the node.
+func TestBombs(t *testing.T) {
+	ints := func(v ...int64) onnx.Attr { return onnx.TensorAttr("value", onnx.Vector(v...)) }
+	node := func(op, in, out string, attrs ...onnx.Attr) *onnx.Node {
+		return &onnx.Node{Op: op, Inputs: strings.Fields(in), Outputs: []string{out}, Attrs: attrs}
+	}
+	for name, c := range map[string]struct {
+		nodes []*onnx.Node
+		want  string
+	}{
+		"a product": {[]*onnx.Node{node("Constant", "", "side", ints(1, 12_000, 12_000)), node("Expand", "one side", "wide"),
+			node("MatMul", "wide wide", "product"), node("ReduceMean", "product", "all", onnx.BoolAttr("keepdims", true)),
+			node("Constant", "", "axis", ints(0)), node("Squeeze", "all axis", "flat"), node("Add", "honest flat", "features")}, "multiply-adds"},
+		"a long line": {[]*onnx.Node{node("Constant", "", "line", ints(1, 300_000_000)), node("Expand", "one line", "wide"),
+			node("ReduceMean", "wide", "all", onnx.BoolAttr("keepdims", true)), node("Add", "honest all", "features")}, "MiB of memory"},
+	} {
+		m, f := assetstest.Load(t, "digits", models.KindClient)
+		g := m.Graph
+		at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Outputs[0] == "features" })
+		g.Nodes[at].Outputs[0] = "honest"
+		one := node("ReduceMean", "honest", "one", onnx.BoolAttr("keepdims", true))
+		g.Nodes, g.Values = slices.Insert(g.Nodes, at+1, append([]*onnx.Node{one}, c.nodes...)...), nil
+		if _, err := New(m, f, 1); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "not run") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}

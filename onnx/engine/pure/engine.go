@@ -43,6 +43,6 @@ func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine pure: %w", err)
 	}
-	return &session{frame: newFrame(p, &kernel.Env{Pool: &kernel.Pool{}, Threads: e.threads, Stopped: e.opts.Stopped,
+	return &session{frame: newFrame(p, &kernel.Env{Pool: &kernel.Pool{Most: e.opts.Bytes}, Threads: e.threads, Stopped: e.opts.Stopped,
 		Reproducible: e.opts.Reproducible})}, nil
 }

@@ -65,7 +65,11 @@ func noAlias(n int) []int {
 func (c *Call) Do(k Kernel) (err error) {
 	defer c.free()
 	defer func() {
-		if r := recover(); r != nil {
+		switch r := recover().(type) {
+		case nil:
+		case stop:
+			err = r.error
+		default:
 			err = fmt.Errorf("the kernel failed: %v", r)
 		}
 	}()
@@ -182,6 +186,32 @@ func work(factors ...int) int {
 	return int(min(p, math.MaxInt32))
 }
 
+// stop is the panic of a kernel that ends before its time.
+type stop struct{ error }
+
+// check ends the kernel where the run is to end.
+func (c *Call) check() {
+	if err := c.env.stopped(); err != nil {
+		panic(stop{err})
+	}
+}
+
+// pieceWork is the number of elementary operations after which a kernel looks whether its run is to end: some tenths of a second.
+const pieceWork = 1 << 28
+
+// pieces calls f on lo <= i < hi, in pieces between which it looks whether the run is to end.
+func (c *Call) pieces(lo, hi, cost int, f func(lo, hi int)) {
+	step := hi - lo
+	if c.env.Stopped != nil {
+		step = max(1, pieceWork/max(cost, 1))
+	}
+	for ; hi-lo > step; lo += step {
+		c.check()
+		f(lo, lo+step)
+	}
+	f(lo, hi)
+}
+
 // Parallel calls f on pieces lo <= i < hi of 0..n, where each i costs about `cost` elementary
 // operations. f must treat the items independently: the pieces depend on the number of threads.
 func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
@@ -191,7 +221,7 @@ func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
 	}
 	if workers <= 1 {
 		if n > 0 {
-			f(0, n)
+			c.pieces(0, n, cost, f)
 		}
 		return
 	}
@@ -203,7 +233,7 @@ func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
 		go func() {
 			defer wg.Done()
 			defer func() { panics[w] = recover() }()
-			f(lo, hi)
+			c.pieces(lo, hi, cost, f)
 		}()
 	}
 	wg.Wait()

@@ -123,6 +123,7 @@ func gemmInt[T integer](g gemmSpec) Kernel {
 		}
 		a, b := data[T](c.In[0]), data[T](c.In[1])
 		for i := 0; i < m; i++ {
+			c.check()
 			for j := 0; j < n; j++ {
 				var sum T
 				for l := 0; l < k; l++ {

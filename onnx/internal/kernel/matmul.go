@@ -75,6 +75,15 @@ func matMul[T floating](c *Call, r *right) error {
 		parallelMultiply(c, dense(a, product(p.batch)*p.m, p.k), dense(b, p.k, p.n), dense(o, product(p.batch)*p.m, p.n), r)
 		return nil
 	}
+	if work(p.m, p.n, p.k) > pieceWork { // one after the other, each divided
+		od := newOdometer(p.batch, [][]int{p.a, p.b}, 0)
+		for i := range product(p.batch) {
+			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
+			parallelMultiply(c, dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n), dense(o[oo:oo+p.m*p.n], p.m, p.n), nil)
+			od.next()
+		}
+		return nil
+	}
 	c.Parallel(product(p.batch), work(p.m, p.n, p.k)/4, func(lo, hi int) {
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, lo)
 		for i := lo; i < hi; i++ {
@@ -102,6 +111,7 @@ func matMulInt[T integer](c *Call) error {
 	for x, n := 0, product(p.batch); x < n; x++ {
 		ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, x*p.m*p.n
 		for i := 0; i < p.m; i++ {
+			c.check()
 			row := o[oo+i*p.n : oo+(i+1)*p.n]
 			for l := 0; l < p.k; l++ {
 				v := a[ao+i*p.k+l]

@@ -1,0 +1,194 @@
+package cost
+
+import (
+	"math"
+	"strings"
+
+	"fmp/onnx"
+	"fmp/onnx/op"
+)
+
+// call is a node with the sizes of its inputs and of those outputs that are read.
+type call struct {
+	node    *onnx.Node
+	attrs   op.Values
+	in, out []value
+}
+
+// work is the node's multiply-adds. An operator without a rule reads its inputs and writes its outputs once.
+func (c *call) work() float64 {
+	w := 0.0
+	for _, v := range c.in {
+		w += v.count
+	}
+	made := 0.0
+	for _, v := range c.out {
+		made += v.count
+	}
+	w += made * c.each()
+	if extra := rules[c.node.Op]; extra != nil {
+		w += extra(c)
+	}
+	if math.IsNaN(w) {
+		return math.Inf(1)
+	}
+	return w
+}
+
+// input is input i, nothing where it is left out.
+func (c *call) input(i int) value {
+	if i < len(c.in) {
+		return c.in[i]
+	}
+	return value{}
+}
+
+// size is the size of an axis of input i, counted from the end where it is below 0; 1 where there is none.
+func (c *call) size(i, axis int) float64 {
+	d := c.input(i).dims
+	if axis < 0 {
+		axis += len(d)
+	}
+	if axis < 0 || axis >= len(d) {
+		return 1
+	}
+	return d[axis]
+}
+
+// taps is the number of weights, input i, behind one output.
+func (c *call) taps(i int) float64 { return c.input(i).count / max(1, c.size(i, 0)) }
+
+// each is the work of one element of the outputs. Operators of other domains (FusedMatMul, QLinearConv, QAttention) are told by their names.
+func (c *call) each() float64 {
+	name := c.node.Op
+	switch {
+	case strings.Contains(name, "MatMul"):
+		return c.size(0, -1)
+	case strings.Contains(name, "Gemm"):
+		return c.size(0, 1-min(1, max(0, c.attrs.Int("transA"))))
+	case strings.Contains(name, "ConvTranspose"), name == "Col2Im":
+		return 1
+	case strings.Contains(name, "QLinearConv"):
+		return c.taps(3)
+	case strings.Contains(name, "DeformConv"):
+		return 4 * c.taps(1)
+	case strings.Contains(name, "Conv"):
+		return c.taps(1)
+	case strings.HasSuffix(name, "Pool") && !strings.HasPrefix(name, "Global"):
+		each := 1.0
+		for _, k := range c.attrs.Ints("kernel_shape") {
+			each *= float64(k)
+		}
+		if strings.Contains(name, "Roi") {
+			return c.input(0).count / max(1, c.size(0, 0)*c.size(0, 1)) // a region is the image at most
+		}
+		return each
+	case name == "LRN":
+		return float64(c.attrs.Int("size"))
+	case name == "RoiAlign":
+		side := float64(c.attrs.Int("sampling_ratio"))
+		if side <= 0 {
+			side = max(c.size(0, 2), c.size(0, 3))
+		}
+		return 4 * side * side
+	case name == "GridSample", name == "AffineGrid":
+		return math.Pow(4, float64(len(c.input(0).dims)))
+	}
+	return 1
+}
+
+// rules is the work of operators that does not follow from their outputs alone.
+var rules = map[string]func(c *call) float64{
+	"ConvTranspose": func(c *call) float64 { return c.input(0).count * c.taps(1) },
+	"Einsum":        einsum,
+	"Resize":        resize, "Upsample": resize,
+	"TopK": sorting, "Unique": sorting, "Hardmax": sorting,
+	"NonMaxSuppression": func(c *call) float64 { return c.input(1).count * c.size(0, 1) },
+	"Det":               func(c *call) float64 { return c.input(0).count * c.size(0, -1) },
+	"DFT":               transform, "STFT": transform,
+	"RNN": func(c *call) float64 { return recurrent(c, 1) }, "GRU": func(c *call) float64 { return recurrent(c, 3) },
+	"LSTM":      func(c *call) float64 { return recurrent(c, 4) },
+	"Attention": attention, "MultiHeadAttention": attention, "GroupQueryAttention": attention, "QAttention": attention,
+	"LinearAttention": attention,
+}
+
+// sorting is n log n.
+func sorting(c *call) float64 {
+	n := c.input(0).count
+	return n * math.Log2(n+2)
+}
+
+// transform takes a frequency for a sum over the longest axis or frame: frames whose length is no power of two are not factored.
+func transform(c *call) float64 {
+	longest, made := c.input(2).count, 0.0
+	for _, d := range c.input(0).dims {
+		longest = max(longest, d)
+	}
+	for _, v := range c.out {
+		made += v.count
+	}
+	return longest * made
+}
+
+// resize reads a window of four points an axis, widened as the axis shrinks where it antialiases.
+func resize(c *call) float64 {
+	w := 0.0
+	for _, v := range c.out {
+		each := 1.0
+		for i, d := range v.dims {
+			if from := c.size(0, i); from != d {
+				each *= 4 * max(1, from/max(1, d))
+			}
+		}
+		w += v.count * each
+	}
+	return w
+}
+
+// einsum is a product and a sum for every combination of labels.
+func einsum(c *call) float64 {
+	terms, _, err := op.EinsumTerms(c.attrs.Str("equation"))
+	if err != nil || len(terms) != len(c.in) {
+		return math.Inf(1)
+	}
+	total, seen := float64(len(terms)), map[rune]bool{}
+	for i, term := range terms {
+		labels := []rune(term)
+		rest := max(0, len(c.in[i].dims)-len(labels)+strings.Count(term, "."))
+		at := 0
+		for _, r := range labels {
+			if r == '.' { // the axes of an ellipsis, those of one operand for all
+				for range rest {
+					total *= max(1, c.size(i, at))
+					at++
+				}
+				rest = 0
+				continue
+			}
+			if !seen[r] {
+				seen[r] = true
+				total *= c.size(i, at)
+			}
+			at++
+		}
+	}
+	return total
+}
+
+// recurrent is the products of a layer: X is [seq, batch, in], W [dirs, gates hidden, in], R [dirs, gates hidden, hidden].
+func recurrent(c *call, gates float64) float64 {
+	hidden := c.size(2, 2)
+	return c.size(0, 0) * c.size(0, 1) * c.size(1, 0) * gates * hidden * (c.size(0, 2) + hidden)
+}
+
+// attention is two products of each query with all keys, of which there are as many as the longest axis of keys or of the past has.
+func attention(c *call) float64 {
+	longest, width := 1.0, 0.0
+	for _, v := range c.in {
+		width += v.count
+		for _, d := range v.dims {
+			longest = max(longest, d)
+		}
+	}
+	return 2 * longest * width
+}
