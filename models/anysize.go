@@ -14,11 +14,12 @@ import (
 //	images [n, height, width, Ch] uint8
 //
 // and resizes them in the graph to the size of the given classifier, which its manifest then states, the way that its manifest says.
-// The resized pixels are those of the programs, to the rounding of floating point; these resize images themselves ([FixedSize]).
+// The resized pixels are those of the programs, which resize images themselves ([FixedSize]): both compute with whole numbers.
 //
 // Resizing is R_y X R_xᵀ of each channel X. Row i of R has the weights k(|c_i - j| min(1, 1/s)) of pixels j, over their sum, with
 // s = from / to, c_i = (i + 1/2) s - 1/2 and k the cubic convolution of Keys (1981) with a = -1/2 (Catmull-Rom): widened where it shrinks
-// (s > 1), which is antialiasing. Operators of opset 17 suffice, as Resize with antialiasing asks for 18.
+// (s > 1), which is antialiasing. Weights are rounded to whole numbers of 2^-14 to 2^-16 that sum to one, pixels between the axes to
+// 1/64, pixels at the end to levels. Operators of opset 17 suffice, as Resize with antialiasing asks for 18.
 func AnySize(classifier *onnx.Model) (*onnx.Model, error) {
 	m, err := anySize(classifier)
 	if err != nil {
@@ -96,15 +97,15 @@ func resizing(f Manifest, channels int) (*onnx.Model, error) {
 	size := b.Op("Shape", []build.Ref{images})
 	r := resize{b: b, one: b.Axes(1), two: b.Axes(2)}
 	rows, columns := r.part(b.Slice(size, 0, 1, 2), b.Slice(size, 0, 2, 3), f)
-	// In float64: a pixel that float32 rounds to another level is seen behind a network whose features are square roots.
-	x := b.MatMul(r.weights(rows), b.Cast(b.Reshape(images, 0, 0, -1), onnx.Float64))
+	// Whole numbers in float64: every runtime has the same pixels, in whatever order it adds.
+	down, unit := r.weights(rows)
+	x := b.MatMul(down, b.Cast(b.Reshape(images, 0, 0, -1), onnx.Float64))
+	x = r.rounded(b.Div(x, b.Div(unit, r.number(resizeFraction))))
 	x = b.Transpose(b.Reshape(x, 0, 0, -1, channels), 0, 3, 1, 2)
-	x = b.MatMul(x, b.Transpose(r.weights(columns), 1, 0))
-	number := func(v float64) build.Ref { return b.Const(onnx.Scalar(v)) }
-	// As golang.org/x/image/draw rounds: to 16 bits, of which it keeps the upper 8.
-	x = b.Op("Floor", []build.Ref{b.Add(b.Mul(x, number(257)), number(0.5))})
-	x = b.Op("Min", []build.Ref{b.Relu(x), number(65535)})
-	x = b.Op("Floor", []build.Ref{b.Mul(x, number(1.0/256))})
+	across, unit := r.weights(columns)
+	x = b.MatMul(x, b.Transpose(across, 1, 0))
+	x = r.rounded(b.Div(x, b.Mul(unit, r.number(resizeFraction))))
+	x = b.Op("Min", []build.Ref{b.Relu(x), r.number(255)})
 	b.Output(resizedImages, b.Cast(b.Transpose(x, 0, 2, 3, 1), onnx.Uint8))
 	return b.Model()
 }

@@ -53,9 +53,8 @@ func Shrunk(pixels int, share float64) int {
 
 // shrunk is [Shrunk] in the graph.
 func (r *resize) shrunk(pixels build.Ref, share float64) build.Ref {
-	number := func(v float64) build.Ref { return r.b.Const(onnx.Scalar(v)) }
-	x := r.b.Mul(r.b.Cast(pixels, onnx.Float64), number(share))
-	return r.atLeastOne(r.b.Cast(r.b.Op("Floor", []build.Ref{r.b.Add(x, number(0.5))}), onnx.Int64))
+	x := r.b.Mul(r.b.Cast(pixels, onnx.Float64), r.number(share))
+	return r.atLeastOne(r.b.Cast(r.rounded(x), onnx.Int64))
 }
 
 // part maps an image of h x w pixels to one of the manifest's size: all of it, its central part of that aspect ratio
@@ -79,29 +78,63 @@ func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
 	return rows, columns
 }
 
-// weights returns the matrix R of an axis, float64 [out, in]: 0 outside of the part that is resized.
-func (r *resize) weights(a axis) build.Ref {
+// weights returns the matrix R of an axis times [unit], float64 [out, in], and that unit: whole numbers of which every row has the sum unit,
+// 0 outside of the part that is resized. As running sums are rounded, and not the weights, no row's sum is off by rounding.
+func (r *resize) weights(a axis) (weights, unit build.Ref) {
 	b := r.b
-	number := func(v float64) build.Ref { return b.Const(onnx.Scalar(v)) }
 	real := func(x build.Ref) build.Ref { return b.Cast(x, onnx.Float64) }
 	count := func(n, from build.Ref, axis int) build.Ref {
 		zero, one := b.Const(onnx.Scalar(int64(0))), b.Const(onnx.Scalar(int64(1)))
 		return b.Unsqueeze(real(b.Sub(b.Op("Range", []build.Ref{zero, b.Squeeze(n, 0), one}), from)), axis)
 	}
 	within := func(x, n build.Ref) build.Ref {
-		return b.Op("And", []build.Ref{b.Op("GreaterOrEqual", []build.Ref{x, number(0)}), b.Op("Less", []build.Ref{x, real(n)})})
+		return b.Op("And", []build.Ref{b.Op("GreaterOrEqual", []build.Ref{x, r.number(0)}), b.Op("Less", []build.Ref{x, real(n)})})
 	}
 	i, j := count(a.out, a.at, 1), count(a.in, a.start, 0)
 	scale := b.Div(real(a.from), real(a.to))
-	centre := b.Sub(b.Mul(b.Add(i, number(0.5)), scale), number(0.5))
+	centre := b.Sub(b.Mul(b.Add(i, r.number(0.5)), scale), r.number(0.5))
 	t := b.Op("Abs", []build.Ref{b.Sub(centre, j)})
-	t = b.Mul(t, b.Op("Min", []build.Ref{number(1), b.Div(number(1), scale)}))
+	t = b.Mul(t, b.Op("Min", []build.Ref{r.number(1), b.Div(r.number(1), scale)}))
+	k := b.Op("Where", []build.Ref{within(j, a.from), r.cubic(t), r.number(0)})
+	unit = r.unit(scale)
+	running := func(exclusive int) build.Ref {
+		return b.Op("CumSum", []build.Ref{k, b.Const(onnx.Scalar(int64(1)))}, onnx.IntAttr("exclusive", exclusive))
+	}
+	upTo, before := running(0), running(1)
+	total := b.Slice(upTo, 1, -1, math.MaxInt32)
+	whole := func(sum build.Ref) build.Ref { return r.rounded(b.Mul(b.Div(sum, total), unit)) }
+	return b.Op("Where", []build.Ref{within(i, a.to), b.Sub(whole(upTo), whole(before)), r.number(0)}), unit
+}
+
+// unit returns 2^14, 2^15 where an axis shrinks to a half or less, 2^16 where it shrinks to a quarter or less: with pixels of 8 bits, and of
+// [resizeFraction] more between the axes, sums have 31 bits at most, and weights 16 (Go's integers and the lanes of processors).
+func (r *resize) unit(scale build.Ref) build.Ref {
+	u := r.number(resizeUnit)
+	for _, from := range []float64{2, 4} {
+		twice := r.b.Mul(u, r.number(2))
+		u = r.b.Op("Where", []build.Ref{r.b.Op("GreaterOrEqual", []build.Ref{scale, r.number(from)}), twice, u})
+	}
+	return u
+}
+
+// The integers of resizing, which package imagefile computes with too.
+const (
+	resizeUnit     = 1 << 14
+	resizeFraction = 1 << 6
+)
+
+// cubic returns the cubic convolution of Keys at t >= 0, operation by operation as package imagefile computes it.
+func (r *resize) cubic(t build.Ref) build.Ref {
+	b, number := r.b, r.number
 	near := b.Add(b.Mul(b.Mul(b.Sub(b.Mul(number(1.5), t), number(2.5)), t), t), number(1))
 	far := b.Add(b.Mul(b.Sub(b.Mul(b.Add(b.Mul(number(-0.5), t), number(2.5)), t), number(4)), t), number(2))
-	zero := number(0)
-	far = b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(2)}), far, zero})
-	k := b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(1)}), near, far})
-	k = b.Op("Where", []build.Ref{within(j, a.from), k, zero})
-	k = b.Op("Where", []build.Ref{within(i, a.to), b.Div(k, b.ReduceSum(k, true, 1)), zero})
-	return k
+	far = b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(2)}), far, number(0)})
+	return b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(1)}), near, far})
+}
+
+func (r *resize) number(v float64) build.Ref { return r.b.Const(onnx.Scalar(v)) }
+
+// rounded returns whole numbers: halves go up.
+func (r *resize) rounded(x build.Ref) build.Ref {
+	return r.b.Op("Floor", []build.Ref{r.b.Add(x, r.number(0.5))})
 }

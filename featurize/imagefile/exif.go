@@ -17,25 +17,10 @@ const upright orientation = 1
 // swaps reports whether height and width are exchanged.
 func (o orientation) swaps() bool { return o >= 5 }
 
-// stored returns the pixel, in a stored picture of w x h, that is shown at x, y.
-func (o orientation) stored(x, y, w, h int) (int, int) {
-	switch o {
-	case 2:
-		return w - 1 - x, y
-	case 3:
-		return w - 1 - x, h - 1 - y
-	case 4:
-		return x, h - 1 - y
-	case 5:
-		return y, x
-	case 6:
-		return y, h - 1 - x
-	case 7:
-		return w - 1 - y, h - 1 - x
-	case 8:
-		return w - 1 - y, x
-	}
-	return x, y
+// mirrors reports whether the lines of a picture, and its columns, lie in the opposite order to those of the upright one, of which they
+// are the columns and the lines where [orientation.swaps].
+func (o orientation) mirrors() (lines, columns bool) {
+	return o == 2 || o == 3 || o == 7 || o == 8, o == 3 || o == 4 || o == 6 || o == 7
 }
 
 // walk reads the orientation of a picture and, of a JPEG, its frame header: from the EXIF data of a JPEG (segment APP1), a PNG (chunk

@@ -17,8 +17,6 @@ import (
 	"math"
 	"slices"
 
-	"golang.org/x/image/draw"
-
 	"fmp/models"
 	"fmp/onnx/regularfile"
 )
@@ -215,7 +213,7 @@ func fullRange(im image.Image) {
 // Resize is how an image of another shape is brought to a model's height and width.
 type Resize string
 
-// The ways to resize; all use Catmull-Rom interpolation.
+// The ways to resize; all use Catmull-Rom interpolation, antialiased.
 const (
 	// Stretch scales each axis by its own factor. It is the default.
 	Stretch Resize = "stretch"
@@ -245,86 +243,6 @@ type Fit struct {
 
 // Size returns H * W * Ch, the number of bytes of an image.
 func (f Fit) Size() int { return f.H * f.W * f.Ch }
-
-// Pixels turns src upright, resizes it, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white. Colour is
-// converted to grey by 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), grey to three equal channels.
-func (f Fit) Pixels(src image.Image, dst []uint8) {
-	o := upright
-	if t, ok := src.(turned); ok {
-		src, o = t.Image, t.by
-	}
-	w, h := f.W, f.H // of the picture as it is stored
-	if o.swaps() {
-		w, h = h, w
-	}
-	from, to := src.Bounds(), image.Rect(0, 0, w, h)
-	rgba := image.NewRGBA(to)
-	share, crop := models.CropShare(string(f.Resize))
-	switch sw, sh := from.Dx(), from.Dy(); {
-	case crop:
-		cw, ch := sw, sh
-		if sw*h > sh*w {
-			cw = max(1, (2*sh*w+h)/(2*h))
-		} else {
-			ch = max(1, (2*sw*h+w)/(2*w))
-		}
-		cw, ch = models.Shrunk(cw, share), models.Shrunk(ch, share)
-		corner := from.Min.Add(image.Pt((sw-cw)/2, (sh-ch)/2))
-		from = image.Rectangle{corner, corner.Add(image.Pt(cw, ch))}
-	case f.Resize == Pad:
-		pw, ph := w, h
-		if sw*h > sh*w {
-			ph = max(1, (2*sh*w+sw)/(2*sw))
-		} else {
-			pw = max(1, (2*sw*h+sh)/(2*sh))
-		}
-		draw.Draw(rgba, to, image.Black, image.Point{}, draw.Src)
-		corner := image.Pt((w-pw)/2, (h-ph)/2)
-		to = image.Rectangle{corner, corner.Add(image.Pt(pw, ph))}
-	}
-	draw.Draw(rgba, to, image.White, image.Point{}, draw.Src)
-	if from.Size() == to.Size() {
-		draw.Draw(rgba, to, src, from.Min, draw.Over)
-	} else {
-		if p, ok := src.(*image.YCbCr); ok {
-			src = &eight{YCbCr: p, at: p.Rect.Min.Y - 1, row: make([]color.RGBA64, p.Rect.Dx())}
-		}
-		draw.CatmullRom.Scale(rgba, to, src, from, draw.Over, nil)
-	}
-	for y := range f.H {
-		for x := range f.W {
-			sx, sy := o.stored(x, y, w, h)
-			p, at := rgba.Pix[4*(sy*w+sx):], y*f.W+x
-			if f.Ch == 1 {
-				dst[at] = Grey(p[0], p[1], p[2])
-			} else {
-				copy(dst[3*at:3*at+3], p)
-			}
-		}
-	}
-}
-
-// eight is a JPEG whose colours have 8 bits before they are resized, as every other decoder hands them over. Package draw would convert
-// them to 16, and the features of a network that takes square roots differ visibly. It asks for a line's pixels several times, line after
-// line: the last line is kept.
-type eight struct {
-	*image.YCbCr
-	at  int // the line
-	row []color.RGBA64
-}
-
-// RGBA64At returns a pixel's colour of 8 bits.
-func (p *eight) RGBA64At(x, y int) color.RGBA64 {
-	if y != p.at {
-		p.at = y
-		for i := range p.row {
-			c := p.YCbCrAt(p.Rect.Min.X+i, y)
-			r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
-			p.row[i] = color.RGBA64{R: uint16(r) * 0x101, G: uint16(g) * 0x101, B: uint16(b) * 0x101, A: 0xffff}
-		}
-	}
-	return p.row[x-p.Rect.Min.X]
-}
 
 // Raw returns raw pixels, [h, w, ch], as an image that shares their memory.
 func Raw(pix []uint8, h, w, ch int) image.Image {

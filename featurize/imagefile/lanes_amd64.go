@@ -1,0 +1,46 @@
+package imagefile
+
+import "golang.org/x/sys/cpu"
+
+var haveLanes = cpu.X86.HasAVX2
+
+// along is alongGo.
+func (a *axis) along(sums []int32, row []int16) {
+	n := len(sums)
+	if !haveLanes || n == 0 {
+		a.alongGo(sums, row)
+		return
+	}
+	_, _, _ = row[a.from+a.taps-1], a.weights[n*a.taps-1], a.first[n-1]
+	alongY(n, a.taps, &sums[0], &row[0], &a.first[0], &a.weights[0])
+}
+
+// downward is downGo.
+func (a *axis) downward(dst []int16, sums []int32, rows []uint8, stride, i int) {
+	k, n := a.present(i), len(dst)&^(tapGroup-1)
+	if !haveLanes || n == 0 {
+		a.downGo(dst, sums, rows, stride, i)
+		return
+	}
+	w := a.line(i)
+	pairs := (k + 1) / 2 // a row that is not there has weight 0; the ring has room for it
+	_ = rows[(2*pairs-1)*stride+n-1]
+	shift := a.bits - middleBits
+	downY(n, pairs, &dst[0], &rows[0], stride, &w[0], 1<<(shift-1), int(shift))
+	if n < len(dst) {
+		addRows(sums[:len(dst)-n], rows[n:], stride, w[:k])
+		for x := range dst[n:] {
+			dst[n+x] = a.middle(sums[x])
+		}
+	}
+}
+
+// alongY sets n sums to the products of taps weights, a multiple of 16, with values of row from first on.
+//
+//go:noescape
+func alongY(n, taps int, sums *int32, row *int16, first *int, weights *int16)
+
+// downY sets n values of dst, a multiple of 16, to (half + the sum of 2*pairs rows times weights) >> shift.
+//
+//go:noescape
+func downY(n, pairs int, dst *int16, rows *uint8, stride int, weights *int16, half int, shift int)

@@ -1,0 +1,9 @@
+//go:build !amd64
+
+package imagefile
+
+func (a *axis) along(sums []int32, row []int16) { a.alongGo(sums, row) }
+
+func (a *axis) downward(dst []int16, sums []int32, rows []uint8, stride, i int) {
+	a.downGo(dst, sums, rows, stride, i)
+}

@@ -1,0 +1,156 @@
+package imagefile
+
+import (
+	"image"
+	"image/color"
+)
+
+// reader reads parts of a picture's lines as planes of 8 bits: red, green and blue, or grey.
+type reader struct {
+	src      image.Image
+	channels int
+	colours  func(x, y int, to [3][]uint8)
+	spare    [3][]uint8
+}
+
+func newReader(src image.Image, channels int) *reader {
+	r := &reader{src: src, channels: channels}
+	switch p := src.(type) {
+	case *image.Gray:
+		r.colours = func(x, y int, to [3][]uint8) {
+			for _, plane := range to {
+				copy(plane, p.Pix[p.PixOffset(x, y):])
+			}
+		}
+	case *rgb:
+		r.colours = func(x, y int, to [3][]uint8) { split(p.pix[3*(y*p.w+x):], 3, to) }
+	case *image.YCbCr:
+		r.colours = func(x, y int, to [3][]uint8) { readYCbCr(p, x, y, to) }
+	case *image.RGBA:
+		r.colours = r.overWhite(p.Opaque(), p.PixOffset, p.Pix)
+	case *image.NRGBA:
+		r.colours = r.overWhite(p.Opaque(), p.PixOffset, p.Pix)
+	}
+	if r.colours == nil {
+		r.colours = r.anyColours()
+	}
+	return r
+}
+
+// read reads as many pixels of line y, from x on, as the planes hold.
+func (r *reader) read(x, y int, to [3][]uint8) {
+	if r.channels == 3 {
+		r.colours(x, y, to)
+		return
+	}
+	if p, ok := r.src.(*image.Gray); ok {
+		copy(to[0], p.Pix[p.PixOffset(x, y):])
+		return
+	}
+	for c := range r.spare {
+		if r.spare[c] == nil {
+			r.spare[c] = make([]uint8, len(to[0]))
+		}
+	}
+	r.colours(x, y, r.spare)
+	for i := range to[0] {
+		to[0][i] = Grey(r.spare[0][i], r.spare[1][i], r.spare[2][i])
+	}
+}
+
+// split parts pixels of size bytes, of which the first three are colours.
+func split(pix []uint8, size int, to [3][]uint8) {
+	red, green, blue := to[0], to[1], to[2]
+	green, blue = green[:len(red)], blue[:len(red)]
+	for i := range red {
+		p := pix[i*size:][:3]
+		red[i], green[i], blue[i] = p[0], p[1], p[2]
+	}
+}
+
+// overWhite reads pixels of four bytes; nil where any is transparent.
+func (r *reader) overWhite(opaque bool, offset func(x, y int) int, pix []uint8) func(x, y int, to [3][]uint8) {
+	if !opaque {
+		return nil
+	}
+	return func(x, y int, to [3][]uint8) { split(pix[offset(x, y):], 4, to) }
+}
+
+// anyColours reads pixels of any kind, over white.
+func (r *reader) anyColours() func(x, y int, to [3][]uint8) {
+	at := func(x, y int) color.RGBA64 {
+		red, green, blue, alpha := r.src.At(x, y).RGBA()
+		return color.RGBA64{R: uint16(red), G: uint16(green), B: uint16(blue), A: uint16(alpha)}
+	}
+	if p, ok := r.src.(image.RGBA64Image); ok {
+		at = p.RGBA64At
+	}
+	return func(x, y int, to [3][]uint8) {
+		for i := range to[0] {
+			c := at(x+i, y)
+			white := 0xffff - c.A // colours are premultiplied
+			to[0][i], to[1][i], to[2][i] = uint8((c.R+white)>>8), uint8((c.G+white)>>8), uint8((c.B+white)>>8)
+		}
+	}
+}
+
+// readYCbCr reads a JPEG's pixels.
+func readYCbCr(p *image.YCbCr, x, y int, to [3][]uint8) {
+	n := len(to[0])
+	luma := p.Y[p.YOffset(x, y):][:n]
+	red, green, blue := to[0][:n], to[1][:n], to[2][:n]
+	last := p.COffset(x+n-1, y)
+	from := p.COffset(x, y)
+	cb, cr := p.Cb[from:last+1], p.Cr[from:last+1]
+	shift := 0
+	switch p.SubsampleRatio {
+	case image.YCbCrSubsampleRatio422, image.YCbCrSubsampleRatio420:
+		shift = 1
+	case image.YCbCrSubsampleRatio411, image.YCbCrSubsampleRatio410:
+		shift = 2
+	}
+	odd := x & (1<<shift - 1)
+	if shift == 1 && odd == 0 {
+		readPairs(luma, cb, cr, red, green, blue)
+		return
+	}
+	for i, l := range luma {
+		k := (i + odd) >> shift
+		red[i], green[i], blue[i] = chromaOf(cb[k], cr[k]).with(l)
+	}
+}
+
+// readPairs is readYCbCr for two pixels of each colour.
+func readPairs(luma, cb, cr, red, green, blue []uint8) {
+	n := len(luma)
+	red, green, blue = red[:n], green[:n], blue[:n]
+	for k, v := range cb[:n/2] {
+		c, i := chromaOf(v, cr[k]), 2*k
+		red[i], green[i], blue[i] = c.with(luma[i])
+		red[i+1], green[i+1], blue[i+1] = c.with(luma[i+1])
+	}
+	if n%2 == 1 {
+		red[n-1], green[n-1], blue[n-1] = chromaOf(cb[n/2], cr[n/2]).with(luma[n-1])
+	}
+}
+
+// chroma holds the amounts that a colour adds to red, green and blue, in units of 2^-16: the numbers of [color.YCbCrToRGB].
+type chroma struct{ red, green, blue int32 }
+
+func chromaOf(cb, cr uint8) chroma {
+	b, r := int32(cb)-128, int32(cr)-128
+	return chroma{91881 * r, -22554*b - 46802*r, 116130 * b}
+}
+
+func (c chroma) with(luma uint8) (red, green, blue uint8) {
+	y := int32(luma) * 0x10101
+	return byteOf(y + c.red), byteOf(y + c.green), byteOf(y + c.blue)
+}
+
+// byteOf returns a number in units of 2^-16 as a byte.
+func byteOf(v int32) uint8 {
+	if uint32(v)&0xff000000 == 0 {
+		return uint8(v >> 16)
+	}
+	return uint8(^(v >> 31))
+}

@@ -1,0 +1,191 @@
+package imagefile
+
+import (
+	"image"
+
+	"fmp/models"
+)
+
+// part holds the pixels of an image's height or width that are resized, and those of the result.
+type part struct{ start, from, at, to int }
+
+// parts returns the parts of an upright image of h x w pixels and of the fit's, as [models.AnySize] has them.
+func (f Fit) parts(h, w int) (rows, columns part) {
+	share := func(a, b, c int) int { return max(1, (2*a*b+c)/(2*c)) }
+	rows, columns = part{from: h, to: f.H}, part{from: w, to: f.W}
+	cropped, crop := models.CropShare(string(f.Resize))
+	switch {
+	case crop:
+		rows.from, columns.from = min(h, share(w, f.H, f.W)), min(w, share(h, f.W, f.H))
+		rows.from, columns.from = models.Shrunk(rows.from, cropped), models.Shrunk(columns.from, cropped)
+		rows.start, columns.start = (h-rows.from)/2, (w-columns.from)/2
+	case f.Resize == Pad:
+		rows.to, columns.to = min(f.H, share(h, f.W, w)), min(f.W, share(w, f.H, h))
+		rows.at, columns.at = (f.H-rows.to)/2, (f.W-columns.to)/2
+	}
+	return rows, columns
+}
+
+// Pixels turns src upright, resizes it, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white. Colour is
+// converted to grey by 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), grey to three equal channels.
+//
+// Height is resized before width, of pixels of 8 bits: the pixels that the graph of [models.AnySize] has.
+func (f Fit) Pixels(src image.Image, dst []uint8) {
+	o := upright
+	if t, ok := src.(turned); ok {
+		src, o = t.Image, t.by
+	}
+	h, w := src.Bounds().Dy(), src.Bounds().Dx()
+	if o.swaps() {
+		h, w = w, h
+	}
+	rows, columns := f.parts(h, w)
+	if f.Resize == Pad {
+		clear(dst[:f.Size()])
+	}
+	dst = dst[(rows.at*f.W+columns.at)*f.Ch:]
+	flipX, flipY := o.mirrors()
+	if !o.swaps() {
+		s := resampler{reader: newReader(src, f.Ch), across: newAxis(columns.from, columns.to, flipX),
+			down: newAxis(rows.from, rows.to, flipY), out: dst, right: f.Ch, below: f.W * f.Ch}
+		s.window(mirroredStart(columns.start, columns.from, w, flipX), mirroredStart(rows.start, rows.from, h, flipY))
+		s.downFirst()
+		return
+	}
+	s := resampler{reader: newReader(src, f.Ch), across: newAxis(rows.from, rows.to, flipX),
+		down: newAxis(columns.from, columns.to, flipY), out: dst, right: f.W * f.Ch, below: f.Ch}
+	s.window(mirroredStart(rows.start, rows.from, h, flipX), mirroredStart(columns.start, columns.from, w, flipY))
+	s.acrossFirst()
+}
+
+// mirroredStart returns where a part begins, counted from the other end of n pixels if mirrored.
+func mirroredStart(start, from, n int, mirrored bool) int {
+	if mirrored {
+		return n - start - from
+	}
+	return start
+}
+
+// resampler resizes a picture as it is stored. Output (x, y) of the axes is written right*x + below*y behind the beginning of out.
+type resampler struct {
+	*reader
+	across, down *axis
+	x, y         int // of the picture: where the resized part begins
+	out          []uint8
+	right, below int
+}
+
+func (s *resampler) window(x, y int) {
+	b := s.src.Bounds()
+	s.x, s.y = b.Min.X+x, b.Min.Y+y
+}
+
+// ring keeps the rows that an axis's next outputs want, of each channel.
+type ring[T any] struct {
+	planes     [3][]T
+	stride     int
+	begin, end int // rows that it has
+	first      int // row at the beginning of the planes
+	capacity   int
+}
+
+func newRing[T any](a *axis, channels, width int) *ring[T] {
+	r := &ring[T]{stride: width, capacity: min(2*a.span+tapGroup, a.from)}
+	for c := range channels {
+		r.planes[c] = make([]T, (r.capacity+1)*width+2*tapGroup)
+	}
+	return r
+}
+
+// want fills the ring with rows up to end, which it has read; rows before begin are not wanted any more.
+func (r *ring[T]) want(begin, end int, read func(row, at int)) {
+	r.begin = begin
+	for ; r.end < end; r.end++ {
+		if r.end-r.first == r.capacity {
+			for _, p := range r.planes {
+				if p != nil {
+					copy(p, p[(r.begin-r.first)*r.stride:r.capacity*r.stride])
+				}
+			}
+			r.first = r.begin
+		}
+		read(r.end, (r.end-r.first)*r.stride)
+	}
+}
+
+// rows returns a channel's rows from one on.
+func (r *ring[T]) rows(c, row int) []T { return r.planes[c][(row-r.first)*r.stride:] }
+
+// outputs calls do for each output, in the order of their inputs.
+func (a *axis) outputs(do func(i int)) {
+	n := len(a.first)
+	for i := range n {
+		if a.mirrored {
+			i = n - 1 - i
+		}
+		do(i)
+	}
+}
+
+// downFirst resizes columns, then lines.
+func (s *resampler) downFirst() {
+	from, ch := s.across.from, s.channels
+	rows := newRing[uint8](s.down, ch, from)
+	read := func(y, at int) {
+		var to [3][]uint8
+		for c := range ch {
+			to[c] = rows.planes[c][at:][:from]
+		}
+		s.read(s.x, s.y+y, to)
+	}
+	middle := make([]int16, from+s.across.taps)
+	sums := make([]int32, max(from, len(s.across.first)))
+	s.down.outputs(func(i int) {
+		first := s.down.first[i]
+		rows.want(first, first+s.down.present(i), read)
+		for c := range ch {
+			s.down.downward(middle[:from], sums, rows.rows(c, first), rows.stride, i)
+			line := sums[:len(s.across.first)]
+			s.across.along(line, middle)
+			out := s.out[i*s.below+c:]
+			for x, v := range line {
+				out[x*s.right] = s.across.level(v)
+			}
+		}
+	})
+}
+
+// acrossFirst resizes lines, then columns: of a picture that lies on its side.
+func (s *resampler) acrossFirst() {
+	from, ch, n := s.across.from, s.channels, len(s.across.first)
+	rows := newRing[int16](s.down, ch, n)
+	var line [3][]uint8
+	for c := range ch {
+		line[c] = make([]uint8, from)
+	}
+	wide, sums := make([]int16, from+s.across.taps), make([]int32, n)
+	read := func(y, at int) {
+		s.read(s.x, s.y+y, line)
+		for c := range ch {
+			for x, v := range line[c] {
+				wide[x] = int16(v)
+			}
+			s.across.along(sums, wide)
+			for x, v := range sums {
+				rows.planes[c][at+x] = s.across.middle(v)
+			}
+		}
+	}
+	s.down.outputs(func(i int) {
+		first := s.down.first[i]
+		k := s.down.present(i)
+		rows.want(first, first+k, read)
+		for c := range ch {
+			addRows(sums, rows.rows(c, first), n, s.down.line(i)[:k])
+			out := s.out[i*s.below+c:]
+			for x, v := range sums {
+				out[x*s.right] = s.down.level(v)
+			}
+		}
+	})
+}
