@@ -99,5 +99,8 @@ func (b *basis) of(rows []float64, n int) []float64 {
 	for i := range n {
 		axpy(-1, b.m0, away[i*b.k:(i+1)*b.k])
 	}
-	return times(away, b.v, n, b.k, b.k)
+	return b.turned(away)
 }
+
+// turned returns differences of rows in the basis.
+func (b *basis) turned(rows []float64) []float64 { return times(rows, b.v, len(rows)/b.k, b.k, b.k) }

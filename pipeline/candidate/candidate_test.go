@@ -151,7 +151,7 @@ func TestLikeCorpusIsBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range cands {
-			h := s.all.in(*c.target).at(c.strength)
+			h := s.all.in(*c.target).at(c.strength, c.prior)
 			for _, by := range temperatures {
 				hot := Mixture{Components: []Component{{Weight: 1, Head: h.head(h.linear())}}}
 				scale(by, hot.Components[0].Head.W)
@@ -329,7 +329,7 @@ func TestDowndate(t *testing.T) {
 				used++
 			}
 			for _, strength := range strengths {
-				a, b := f.basis.head(f.at(strength)), own.head(own.at(strength).linear())
+				a, b := f.basis.head(f.at(strength, nil)), own.head(own.at(strength, nil).linear())
 				near(t, fmt.Sprintf("fold %d, strength %v", g, strength), a.W, b.W, 1e-8)
 			}
 		}
@@ -354,8 +354,12 @@ func TestCheck(t *testing.T) {
 		"scatter of NaN":      func(r *Round) { r.Clients[1].Within.Data[2] = nan },
 		"scatter's width":     func(r *Round) { r.Clients[1].Within.K++ },
 		"covariance of zeros": func(r *Round) { r.Corpora = []Corpus{{Within: make([]float64, w.k*w.k)}} },
-		"a class beyond":      func(r *Round) { r.Corpora = []Corpus{{w.covariance(false), make([]float32, w.k), []int{w.c}}} },
-		"half a row":          func(r *Round) { r.Corpora = []Corpus{{w.covariance(false), make([]float32, w.k-1), []int{0}}} },
+		"a class beyond": func(r *Round) {
+			r.Corpora = []Corpus{{Within: w.covariance(false), Rows: make([]float32, w.k), Labels: []int{w.c}}}
+		},
+		"half a row": func(r *Round) {
+			r.Corpora = []Corpus{{Within: w.covariance(false), Rows: make([]float32, w.k-1), Labels: []int{0}}}
+		},
 	} {
 		r := w.round(t, 3, 20)
 		if err := r.Check(); err != nil {

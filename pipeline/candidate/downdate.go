@@ -17,6 +17,7 @@ const leastLeft = 1e-6
 // basis of its own is needed. Means are about its own grand mean, which lies at origin.
 type downdate struct {
 	*rest
+	whole  *basis
 	lambda []float64
 	lost   []float64 // R, [rank, K]
 	left   float64   // the trace of the scatter
@@ -30,7 +31,7 @@ func (b *basis) downdate(p *rest) *downdate {
 		return nil
 	}
 	k := p.k
-	d := &downdate{rest: p, lambda: b.lambda, lost: times(p.lost, b.v, len(p.lost)/k, k, k), origin: b.of(p.m0, 1), means: b.of(p.mean, p.c)}
+	d := &downdate{rest: p, whole: b, lambda: b.lambda, lost: times(p.lost, b.v, len(p.lost)/k, k, k), origin: b.of(p.m0, 1), means: b.of(p.mean, p.c)}
 	var all float64
 	for _, v := range b.lambda {
 		all += v
@@ -53,7 +54,7 @@ func (b *basis) downdate(p *rest) *downdate {
 //	(nu + dof) (D - R'R)^-1 = (nu + dof) (D^-1 + Y'Y),   Y = L^-1 R D^-1,   LL' = I - R D^-1 R'
 //
 // by Woodbury's identity. It reports false where LL' is not positive definite, which only rounding makes it.
-func (d *downdate) at(strength float64) (linear, bool) {
+func (d *downdate) at(strength float64, prior *between) (linear, bool) {
 	k, c, r := d.k, d.c, len(d.lost)/d.k
 	nu, size := strength*float64(k), d.left/float64(k)/d.dof
 	inverse := make([]float64, k)
@@ -78,12 +79,27 @@ func (d *downdate) at(strength float64) (linear, bool) {
 		}
 		norms[class] = f * (norms[class] + dot(z, z))
 	}
-	out := linear{times(through, y, c, r, k), make([]float64, c)}
-	for class, share := range d.shares(norms, noise) {
-		w, m := out.w[class*k:][:k], d.means[class*k:][:k]
-		for j := range w {
-			w[j] = share * f * (w[j] + m[j]*inverse[j])
+	n0 := d.pseudo(norms, noise)
+	solve := func(rows []float64) []float64 { // rows times the inverse
+		out := times(timesT(rows, y, len(rows)/k, k, r), y, len(rows)/k, r, k)
+		for i, v := range rows {
+			out[i] = f * (out[i] + v*inverse[i%k])
 		}
+		return out
+	}
+	if prior != nil {
+		m := d.drawn(prior, n0, d.means, d.whole.turned(prior.rows), solve)
+		out := linear{solve(m), make([]float64, c)}
+		for class := range c {
+			w := out.w[class*k:][:k]
+			out.bias[class] = -dot(w, m[class*k:][:k])/2 - dot(w, d.origin)
+		}
+		return out, true
+	}
+	out := linear{solve(d.means), make([]float64, c)}
+	for class := range c {
+		w, share := out.w[class*k:][:k], d.share(class, n0)
+		scale(share, w)
 		out.bias[class] = -share*share*norms[class]/2 - dot(w, d.origin)
 	}
 	return out, true
@@ -100,20 +116,20 @@ type fold struct {
 func (s *sums) fold(p *rest, t *target) *fold {
 	f := &fold{basis: s.in(t), rest: &p.pool}
 	if f.down = f.downdate(p); f.down != nil {
-		if _, ok := f.down.at(strengths[0]); ok { // the least diagonal of all
+		if _, ok := f.down.at(strengths[0], nil); ok { // the least diagonal of all
 			return f
 		}
 	}
 	return &fold{basis: p.whole().in(*t), rest: &p.pool}
 }
 
-// at returns the head of a strength in the basis.
-func (f *fold) at(strength float64) linear {
+// at returns the head of a strength and a prior of class means in the basis.
+func (f *fold) at(strength float64, prior *between) linear {
 	if f.down != nil {
-		l, _ := f.down.at(strength)
+		l, _ := f.down.at(strength, prior)
 		return l
 	}
-	return f.basis.at(strength).linear()
+	return f.basis.at(strength, prior).linear()
 }
 
 // root returns Y, [rank, K].

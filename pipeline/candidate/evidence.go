@@ -242,9 +242,9 @@ func (r *Round) evidence(s *sums, cands []candidate, draw func(group []int, limi
 // left returns the head of a candidate for a fold's other clients, in the fold's basis.
 func (r *Round) left(f *fold, c *candidate, o *Options) (linear, error) {
 	if c.corpus != nil {
-		return r.named(f.basis.at(c.strength), c.corpus, f.rest, o)
+		return r.named(f.basis.at(c.strength, c.prior), c.corpus, f.rest, o)
 	}
-	return f.at(c.strength), nil
+	return f.at(c.strength, c.prior), nil
 }
 
 // add adds the log-likelihood of the client's images under a head in the basis.

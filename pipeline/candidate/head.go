@@ -21,8 +21,8 @@ type discriminant struct {
 	bias      []float64 // [C]
 }
 
-// at returns the discriminant of a strength.
-func (b *basis) at(strength float64) *discriminant {
+// at returns the discriminant of a strength, and of a prior of class means, which is nil for that of the shape of W.
+func (b *basis) at(strength float64, prior *between) *discriminant {
 	k, d := b.k, float64(b.k)
 	h := &discriminant{basis: b, precision: make([]float64, k), m: make([]float64, b.c*k), bias: make([]float64, b.c)}
 	nu, size, noise := strength*d, b.size(), 0.0
@@ -34,16 +34,33 @@ func (b *basis) at(strength float64) *discriminant {
 	for y := range norms {
 		norms[y] = h.norm(b.means[y*k:][:k])
 	}
-	for y, share := range b.shares(norms, noise) {
-		axpy(share, b.means[y*k:][:k], h.m[y*k:][:k])
-		h.bias[y] = -share * share * norms[y] / 2
+	if n0 := b.pseudo(norms, noise); prior == nil {
+		for y := range b.c {
+			share := b.share(y, n0)
+			axpy(share, b.means[y*k:][:k], h.m[y*k:][:k])
+			h.bias[y] = -share * share * norms[y] / 2
+		}
+	} else {
+		h.m = b.drawn(prior, n0, b.means, b.turned(prior.rows), h.solve)
+		for y := range b.c {
+			h.bias[y] = -h.norm(h.m[y*k:][:k]) / 2
+		}
 	}
 	return h
 }
 
-// shares returns the part of each class mean that is kept, n / (n + n0), with n0 from the spread of class means beyond their noise; of a
-// class that nobody holds, none. norms are those of class means through the precision, and noise is the mean variance of one image.
-func (p *pool) shares(norms []float64, noise float64) []float64 {
+// solve returns rows in the basis times the inverse of the covariance.
+func (h *discriminant) solve(rows []float64) []float64 {
+	out := make([]float64, len(rows))
+	for i, v := range rows {
+		out[i] = v * h.precision[i%h.k]
+	}
+	return out
+}
+
+// pseudo returns n0, from the spread of class means beyond their noise: the images whose noise is as much as that spread. norms are those of
+// class means through the precision, and noise is the mean variance of one image.
+func (p *pool) pseudo(norms []float64, noise float64) float64 {
 	var spread, classes float64
 	for y, n := range p.n {
 		if n > 0 {
@@ -51,14 +68,16 @@ func (p *pool) shares(norms []float64, noise float64) []float64 {
 			classes++
 		}
 	}
-	n0 := caution * noise / max(spread/classes, leastSpread)
-	out := make([]float64, p.c)
-	for y, n := range p.n {
-		if n > 0 {
-			out[y] = n / (n + n0)
-		}
+	return caution * noise / max(spread/classes, leastSpread)
+}
+
+// share returns the part of a class mean that a prior of the shape of W keeps, n / (n + n0); of a class that nobody holds, none.
+func (p *pool) share(class int, n0 float64) float64 {
+	n := p.n[class]
+	if n == 0 {
+		return 0
 	}
-	return out
+	return n / (n + n0)
 }
 
 // size is the mean variance within classes in units of the target; where nothing spreads within classes, that of class means.

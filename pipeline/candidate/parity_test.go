@@ -81,7 +81,7 @@ func (p *parity) round() *Round {
 		r.Clients = append(r.Clients, c)
 	}
 	for _, c := range p.Corpora {
-		r.Corpora = append(r.Corpora, Corpus(c))
+		r.Corpora = append(r.Corpora, Corpus{Within: c.Within, Rows: c.Rows, Labels: c.Labels})
 	}
 	return r
 }
@@ -156,7 +156,7 @@ func TestParity(t *testing.T) {
 					t.Fatalf("candidate %d is %s, want %s", j, cands[j].name, want.Name)
 				}
 				b := s.all.in(*cands[j].target)
-				h := b.at(cands[j].strength)
+				h := b.at(cands[j].strength, cands[j].prior)
 				near(t, want.Name+": head", onFeatures(b, h.linear().w), want.Head, 1e-8)
 				near(t, want.Name+": bias", h.bias, want.Bias, 1e-8)
 				var of []moments.Curve
@@ -185,7 +185,7 @@ func TestParity(t *testing.T) {
 				return
 			}
 			b := s.all.in(*cands[len(cands)-1].target)
-			h := b.at(strengths[len(strengths)-1])
+			h := b.at(strengths[len(strengths)-1], nil)
 			l, err := h.beside(&r.Corpora[0], &images{h.white(h.of(p.Named.Rows, len(p.Named.Label))), p.Named.Mass, p.Named.Label})
 			if err != nil {
 				t.Fatal(err)

@@ -82,7 +82,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 	m.Components = make([]Component, len(order))
 	return m, each(len(order), o.Threads, func(i int) error {
 		c, e := &cands[order[i]], m.Evidence[order[i]]
-		h := s.in(c.target).at(c.strength)
+		h := s.in(c.target).at(c.strength, c.prior)
 		var l linear
 		var err error
 		deviation := 0.0

@@ -1,6 +1,7 @@
 package candidate
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -16,10 +17,12 @@ type Client struct {
 	Curves *moments.Curves
 }
 
-// Corpus is a statistic of a server's own images: their covariance within classes W, [K, K]; and where its classes have the round's
+// Corpus is a statistic of a server's own images: their covariance within classes W, [K, K]; the means of its classes, [classes, K], nil
+// where they are not to be a prior of the round's; and where its classes have the round's
 // names, the images themselves, rows [N, K] with N labels of the round's classes. Rows may be empty.
 type Corpus struct {
 	Within []float64
+	Means  []float32
 	Rows   []float32
 	Labels []int
 }
@@ -128,7 +131,10 @@ func (c *Corpus) check(k, classes int) error {
 			return fmt.Errorf("label %d of row %d; allowed are 0 to %d", y, i, classes-1)
 		}
 	}
-	return finite(c.Rows)
+	if len(c.Means)%k != 0 {
+		return fmt.Errorf("%d numbers of class means of %d numbers each", len(c.Means), k)
+	}
+	return errors.Join(finite(c.Rows), finite(c.Means))
 }
 
 func finite[T float32 | float64](x []T) error {

@@ -54,6 +54,9 @@ func (t *Task) round() (*candidate.Round, float64, error) {
 	}
 	if k := t.in.Corpus; k != nil && k.Dx == t.dx {
 		c := candidate.Corpus{Within: mat.DenseCopyOf(k.Within).RawMatrix().Data}
+		for _, v := range k.Means.RawMatrix().Data {
+			c.Means = append(c.Means, float32(v))
+		}
 		if t.in.Named && k.C == t.c {
 			c.Rows, c.Labels = k.Features, k.Labels
 		}

@@ -1,0 +1,104 @@
+package candidate
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+
+	"fmp/onnx/dense"
+)
+
+// mostBetween bounds the directions along which a corpus's classes lie apart that a prior of class means keeps; what is beyond them is
+// spread evenly.
+const mostBetween = 64
+
+// mostClasses bounds the class means of a corpus that the covariance between classes is computed of, but for a factor of 2.
+const mostClasses = 512
+
+// between is a prior of class means: N(m0, B), B = A'A + b W, where A'A is the covariance between a corpus's classes. Its size follows from
+// the round's own class means, as that of a prior of the shape of W does.
+type between struct {
+	rows []float64 // A, [rank, K]
+	even float64   // share of B that has the shape of W
+}
+
+// newBetween returns the covariance between classes of a corpus with class means, [N, K], in the form of few rows, and the share of it that
+// they leave out, both in coordinates in which the target is the identity; nil for less than two classes.
+func newBetween(means []float32, t *target) (rows []float64, left float64) {
+	k := t.k
+	n := len(means) / k
+	if step := n / mostClasses; step > 1 {
+		var some []float32
+		for i := 0; i < n; i += step {
+			some = append(some, means[i*k:(i+1)*k]...)
+		}
+		means, n = some, len(some)/k
+	}
+	if n < 2 {
+		return nil, 0
+	}
+	a, centre := make([]float64, n*k), make([]float64, k)
+	widen(a, means)
+	for i := range n {
+		axpy(1/float64(n), a[i*k:(i+1)*k], centre)
+	}
+	for i := range n {
+		axpy(-1, centre, a[i*k:(i+1)*k])
+	}
+	scale(1/math.Sqrt(float64(n-1)), a)
+	white := a
+	if t.inverse != nil {
+		white = timesT(a, t.inverse, n, k, k)
+	}
+	values, q := dense.Eigen(general(n, n, timesT(white, white, n, k, n))) // ascending
+	var all, kept float64
+	for _, v := range values {
+		all += max(v, 0)
+	}
+	for i := n - 1; i >= max(0, n-min(mostBetween, n-1, k)) && values[i] > 0; i-- {
+		kept += values[i]
+		row := make([]float64, k)
+		for j := range n {
+			axpy(q.Data[j*q.Stride+i], a[j*k:(j+1)*k], row)
+		}
+		rows = append(rows, row...)
+	}
+	if !(kept > 0) {
+		return nil, 0
+	}
+	return rows, 1 - kept/all
+}
+
+// drawn returns class means, [C, K], about the grand mean as a prior draws them, with n0 images of the strength that a prior of the shape of
+// W would have. solve applies the inverse of W to rows in the basis; a are the rows of A there. With s = b + 1/n
+//
+//	B (B + W/n)^-1 m = m (1 - 1/(n s)) + A'(I + A W^-1 A'/s)^-1 A W^-1 m / (n s^2)
+func (p *pool) drawn(prior *between, n0 float64, means, a []float64, solve func(rows []float64) []float64) []float64 {
+	k, c := p.k, p.c
+	r := len(a) / k
+	through := solve(a) // A W^-1
+	g := timesT(through, a, r, k, r)
+	var trace float64
+	for i := range r {
+		trace += g[i*r+i]
+	}
+	size := (1 - prior.even) / n0 * float64(k) / trace // of A'A: the mean of B in units of W is 1/n0
+	values, q := dense.Eigen(general(r, r, g))
+	along := make([]float64, c*r) // coordinates of the means on the eigenvectors
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, timesT(means, through, c, k, r)), q, 0, general(c, r, along))
+	out := make([]float64, c*k)
+	for y, n := range p.n {
+		if n == 0 {
+			continue
+		}
+		s := prior.even/n0 + 1/n
+		axpy(1-1/(n*s), means[y*k:][:k], out[y*k:][:k])
+		for i, v := range values {
+			along[y*r+i] *= size / (n * s * s) / (1 + size*max(v, 0)/s)
+		}
+	}
+	back := make([]float64, c*r)
+	dense.Gemm(blas.NoTrans, blas.Trans, 1, general(c, r, along), q, 0, general(c, r, back))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, back), general(r, k, a), 1, general(c, k, out))
+	return out
+}
