@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fmp/pipeline/client"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 	"fmp/pipeline/privacy"
@@ -14,7 +15,7 @@ import (
 const fewImages = 5
 
 // explainUpload describes in words the content of a plain upload.
-func explainUpload(i uploadInfo, w *moments.Within, calibration *point.Set) string {
+func explainUpload(i uploadInfo, u *federate.Upload) string {
 	var few []string
 	for c, mass := range i.ClassMass {
 		if mass > 0 && mass < fewImages-0.5 {
@@ -28,7 +29,7 @@ func explainUpload(i uploadInfo, w *moments.Within, calibration *point.Set) stri
 %sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages,
 and the fewer images are behind one the better.
 `, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision,
-		explainWithin(w)+explainCalibration(calibration))
+		explainWithin(u.Within)+explainCalibration(u.Calibration)+explainCurves(u.Curves))
 	if len(few) > 0 {
 		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's own features): %s; --at-least %d "+
 			"leaves them out.\n", fewImages, strings.Join(few, ", "), fewImages)
@@ -52,6 +53,15 @@ func explainCalibration(s *point.Set) string {
 	}
 	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by which the server makes prediction "+
 		"sets; it can tell that these images took part\n", s.N, s.Dx)
+}
+
+// explainCurves describes in words the curves that a client measures of its images.
+func explainCurves(c *moments.Curves) string {
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("- two curves of %d numbers: sums over up to %d of the images of how well the others tell their classes, and the same of "+
+		"Gaussian draws like them\n", moments.Temperatures, moments.MaxCurveImages)
 }
 
 // explainRelease describes in words the content of a private upload, and the promise of its noise.
@@ -90,6 +100,10 @@ func explainGraph(c *client.Client) string {
 	default:
 		text += fmt.Sprintf("- the number of images\n- %d points of %d numbers, each a weighted average over images, and their masses, which "+
 			"tell about how many images each class has; %d bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
+	}
+	if f.Bytes > 0 && !c.Private() {
+		text += fmt.Sprintf("- where classes have three images, two curves of %d numbers: sums of how well the images tell each other's classes\n",
+			moments.Temperatures)
 	}
 	text += "and no image and no file name. The numbers are made by the extractor: " + described(c) + ".\n"
 	if !c.Private() && f.Dx >= c.Apart.Pixels {

@@ -140,7 +140,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	case asData:
 		return printJSON(out, i)
 	case inWords:
-		_, err = io.WriteString(out, explainUpload(i, u.Within, u.Calibration))
+		_, err = io.WriteString(out, explainUpload(i, u))
 		return err
 	}
 	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     sha256 %s\npoints:    %d of dx %d and %d "+

@@ -21,6 +21,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/privacy"
 )
 
@@ -358,6 +359,7 @@ type leaving struct {
 	Points    []row              `json:"points"`
 	Singles   []row              `json:"singles,omitempty"` // of single images, for calibration
 	Scatter   int                `json:"scatter,omitempty"` // numbers of the scatter within classes
+	Curves    int                `json:"curves,omitempty"`  // numbers of the curves
 	Left      []string           `json:"left,omitempty"`
 	Zeros     int                `json:"zeros,omitempty"`
 
@@ -411,6 +413,9 @@ func (s *session) leaving(data []byte) (*leaving, error) {
 			l.Singles = append(l.Singles, row{Class: y, Images: 1})
 		}
 		l.Images, l.Scatter = l.Images+len(w.Labels), len(w.Data)
+	}
+	if u.Curves != nil {
+		l.Curves = 2 * moments.Temperatures
 	}
 	shades := shaded(points)
 	for i := range shades {

@@ -44,6 +44,7 @@ type Client struct {
 	// Zeros counts the images of the last upload of which the graph made no finite row.
 	Zeros int
 
+	curves    *moments.Curves // of the last upload of moments
 	features  engine.Session // images to features
 	embedding engine.Session // set and present to points and masses
 	now       *during
@@ -269,6 +270,10 @@ func (c *Client) Moments(ctx context.Context, src imagefile.Source, o Options, k
 	rows := make([]float32, 0, len(labels)*k)
 	for i, y := range labels {
 		rows = append(rows, c.settle(c.coordinates(h[i*dx:(i+1)*dx], y), k)...)
+	}
+	// Twins differ from round to round, and are those of the rows: no one chooses them.
+	if c.curves, err = moments.CurvesOf(rows, k, labels, c.Manifest.C, c.Manifest.Digest); err != nil {
+		return nil, nil, nil, err
 	}
 	means, within, err = moments.Of(rows, k, labels, c.Manifest.C, key)
 	return means, within, left, err

@@ -39,6 +39,7 @@ func (c *Client) Classes() imagefile.Classes {
 // [Client.Points] does. Its round and precision are the caller's to set.
 func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, name string) (u *federate.Upload, left []error, err error) {
 	u = &federate.Upload{Client: name, Model: c.Manifest.Digest}
+	c.curves = nil
 	if o.Calibrate > 0 {
 		err = c.calibrated(ctx, src, o, u, &left)
 	} else if c.Manifest.Bytes == 0 {
@@ -49,6 +50,7 @@ func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, na
 	if err != nil {
 		return nil, nil, err
 	}
+	u.Curves = c.curves
 	return u, left, nil
 }
 

@@ -382,6 +382,7 @@ function showSummary() {
       el('li', {}, `that you, “${s.client}”, take part${state.round || state.here ? ` in round ${s.round}` : ''} with ${plural(s.images, 'photograph')}, and how many of each class`),
       el('li', {}, `${plural(s.points.length, 'average')} of ${plural(s.features, 'number')} each, in ${s.precision}`),
       s.scatter > 0 && el('li', {}, `how these numbers scatter within classes: ${s.scatter.toLocaleString('en')} numbers`),
+      s.curves > 0 && el('li', {}, `how well the photographs tell each other's classes, in sums over them: ${s.curves} numbers`),
       s.singles?.length > 0 && el('li', { class: 'warn' }, `the numbers of ${plural(s.singles.length, 'single photograph')}, by which the server sets how sure it may be`),
       el('li', {}, 'no photograph and no file name')),
     el('p', {}, 'The upload is not private: a person who has a photograph can test whether it is behind the averages, and the better the fewer photographs are behind one.'),

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"reflect"
+	"testing"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/pipeline/federate"
+)
+
+// TestCurves: uploads of moments bring the curves of the client's images, the same for the same images; those of too few bring none, and
+// nor do other uploads.
+func TestCurves(t *testing.T) {
+	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: 6, C: 3, Bytes: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ef, err := models.ReadManifest(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := build.New("extractor")
+	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, 3), -1, 6))
+	x, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef, models.Preprocessing{Height: 2, Width: 3, Channels: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := models.ReadManifest(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Digest, err = models.Digest(g); err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(g, f, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload := func(c *Client, n int) *federate.Upload {
+		t.Helper()
+		u, _, err := c.Upload(t.Context(), &images{n: n, classes: 3}, Options{}, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, err = federate.Decode(data, federate.Expect{}); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	first := upload(c, 30)
+	if first.Curves == nil || first.Curves.Own[10] == 0 || first.Curves.Own == first.Curves.Twin {
+		t.Errorf("curves of 30 images: %v", first.Curves)
+	}
+	if again := upload(c, 30); !reflect.DeepEqual(again, first) {
+		t.Error("the same images give another upload")
+	}
+	if few := upload(c, 7); few.Curves != nil {
+		t.Error("classes of two images have curves")
+	}
+	plain, _ := graphs(t)
+	if u, _, err := plain.Upload(t.Context(), &images{n: 40, classes: 10}, Options{}, "a"); err != nil || u.Curves != nil {
+		t.Errorf("class means with curves, %v", err)
+	}
+}
