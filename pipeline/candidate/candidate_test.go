@@ -302,16 +302,14 @@ func TestEdges(t *testing.T) {
 // Taking a group's rows away from the whole's basis is making a basis without them.
 func TestDowndate(t *testing.T) {
 	w := newWorld(7)
-	x, y := []float32{}, []int{}
 	r := &Round{K: w.k, C: w.c}
-	for range 3 {
-		x, y = w.rows(20)
+	for i := range 5 {
+		x, y := w.rows([]int{20, 20, 20, 1, 1}[i])
 		r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
 	}
-	for range 2 { // of few rows
-		x, y = w.rows(1)
-		r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
-	}
+	r.Clients[4].Means.W[0] = 9 // with a scatter of one row
+	row, _ := w.rows(1)
+	r.Clients[4].Within = &moments.Within{K: w.k, Rank: 1, Dof: 8, Data: row}
 	s, err := r.sum(2)
 	if err != nil {
 		t.Fatal(err)
@@ -406,6 +404,57 @@ func TestFormsOfScatter(t *testing.T) {
 	mirror(a.all.scatter, w.k)
 	mirror(b.all.scatter, w.k)
 	near(t, "scatter", b.all.scatter, a.all.scatter, 1e-5)
+}
+
+// Of too many class means those that are asked stand for all images, each about as often as it has images.
+func TestSampling(t *testing.T) {
+	const classes = mostLogits / 8
+	r := &Round{K: 1, C: classes}
+	u := Client{Means: &point.Set{Dx: 1, C: classes, Y: []int32{}}}
+	var images float64
+	for y := range 40 {
+		u.Means.N++
+		n := float32(1 + y)
+		if y == 20 {
+			n = 2000 // several times the step
+		}
+		u.Means.Z, u.Means.W, u.Means.Y = append(u.Means.Z, 0), append(u.Means.W, n), append(u.Means.Y, int32(y))
+		images += float64(n)
+	}
+	r.Clients = []Client{u, u}
+	s, err := r.sum(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := r.ask([]int{0}, &s.without(0).pool, func([]int, int) []residuals { return make([]residuals, 1) })
+	var share float64
+	for _, v := range asked[0].cells {
+		share += v.share
+		if step := images / 4; math.Abs(v.share-v.n) > step {
+			t.Errorf("a class mean of %v images stands for %v", v.n, v.share)
+		}
+	}
+	if n := len(asked[0].cells); n > 4 || math.Abs(share-images) > 1e-9 {
+		t.Errorf("%d class means stand for %v images, want 4 at most for %v", n, share, images)
+	}
+}
+
+// Draws are the same where they are fewer than the rows of the root, and stand in its place.
+func TestFewDraws(t *testing.T) {
+	w := newWorld(8)
+	r := w.round(t, 2, 30)
+	few := Options{}
+	d := few.residuals(r, []int{0}, 2)[0]
+	cells := r.Clients[0].cells()[:3]
+	a := r.asked(cells, d)
+	if a.rank != 6 || len(a.rows) != 9*w.k {
+		t.Fatalf("%d draws in %d numbers, want 6 beside 3 class means", a.rank, len(a.rows))
+	}
+	for i, v := range cells {
+		want := times(d.z(v), d.root, 2, d.rank, w.k)
+		scale(math.Sqrt(1-1/v.n), want)
+		near(t, "draws", times(a.z[i], a.rows[3*w.k:], 2, a.rank, w.k), want, 1e-12)
+	}
 }
 
 func Example() {
