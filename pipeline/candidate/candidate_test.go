@@ -164,23 +164,70 @@ func TestLikeCorpusIsBelieved(t *testing.T) {
 	}
 }
 
-// A corpus of the round's classes is one more client; under wrong names it is not.
+// A corpus of the round's classes never costs more than .005 nats an image, also under wrong names, which the clients do not believe.
 func TestNames(t *testing.T) {
 	for seed := range uint64(3) {
 		w := newWorld(seed)
 		r := w.round(t, 6, 25)
 		x, y := w.rows(400)
-		for wrong := range 2 {
+		fresh, labels := w.rows(2000)
+		loss := func(m *Mixture) (sum float64) {
+			for i, v := range m.LogProbabilities(fresh) {
+				if i%w.c == labels[i/w.c] {
+					sum -= v / float64(len(labels))
+				}
+			}
+			return sum
+		}
+		r.Corpora = []Corpus{{Within: w.covariance(false)}}
+		without := loss(posterior(t, r, Options{Seed: seed}))
+		for name, wrong := range map[string]func(class int) int{
+			"right":   func(c int) int { return c },
+			"rotated": func(c int) int { return (c + 1) % w.c },
+			"swapped": func(c int) int { return []int{1, 0, 2, 3}[c] },
+		} {
 			names := slices.Clone(y)
 			for i := range names {
-				names[i] = (names[i] + wrong) % w.c
+				names[i] = wrong(names[i])
 			}
 			r.Corpora = []Corpus{{Within: w.covariance(false), Rows: x, Labels: names}}
 			m := posterior(t, r, Options{Seed: seed})
-			if first := m.Components[0].Name == "named 0"; first == (wrong == 1) {
-				t.Errorf("seed %d, names moved by %d: the first candidate is %s", seed, wrong, m.Components[0].Name)
+			if with := loss(m); with > without+.005 {
+				t.Errorf("seed %d, names %s: loss %.4f, without the corpus's names %.4f", seed, name, with, without)
+			}
+			named := slices.ContainsFunc(m.Components, func(c Component) bool { return c.Name == "named 0" })
+			if named && name != "right" {
+				t.Errorf("seed %d, names %s: they are believed", seed, name)
 			}
 		}
+	}
+}
+
+// A judge finds a head's temperature: of logits that are twice too large half of it.
+func TestJudge(t *testing.T) {
+	w := newWorld(4)
+	r := w.round(t, 6, 40)
+	s, err := r.sum(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := s.in(&target{name: "identity", k: w.k}).at(2, nil)
+	l := h.linear()
+	rows, labels := w.rows(1500)
+	g := judge{rows: rows, labels: labels, images: 1}
+	at, e, likelihood := verdict(g.ask(h.basis, l))
+	twice, _, same := verdict(g.ask(h.basis, *l.over(0.5)))
+	if math.Abs(twice-at-math.Log(2)) > 0.02 || math.Abs(same-likelihood) > 1e-3 || !(e < 0.2) {
+		t.Errorf("log temperatures %.3f and of logits twice as large %.3f, error %.3f, likelihoods %.4f and %.4f", at, twice, e, likelihood, same)
+	}
+	r.Points = Points{rows, labels}
+	m := posterior(t, r, Options{})
+	if d := m.Components[0].Deviation; !(d < 0.15) {
+		t.Errorf("1,500 calibration points leave a deviation of %.2f", d)
+	}
+	r.Points.Labels = append(slices.Clone(labels[1:]), w.c)
+	if _, err := r.Posterior(Options{}); err == nil {
+		t.Error("a calibration point of no class is taken")
 	}
 }
 

@@ -200,6 +200,9 @@ func TestParity(t *testing.T) {
 func TestPosteriorLikeTheReference(t *testing.T) {
 	const seeds = 40
 	for _, p := range read(t) {
+		if p.Name == "named" {
+			continue // judges, which the reference does not know, are asked (TestNames)
+		}
 		t.Run(p.Name, func(t *testing.T) {
 			mean := make([]float64, len(p.Posterior.P))
 			for s := range seeds {

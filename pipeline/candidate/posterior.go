@@ -46,12 +46,32 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 	return r.mixture(s, cands, per, &o)
 }
 
-// mixture fits the candidates of most evidence.
+// weigh returns the weights of candidates of some scores, beside the best's.
+func weigh(scores []float64) []float64 {
+	best := slices.Max(scores)
+	out := make([]float64, len(scores))
+	for j, v := range scores {
+		out[j] = math.Exp(power * (v - best))
+	}
+	return out
+}
+
+// heaviest returns the candidates of most weight, at most n of at least a weight.
+func heaviest(weight []float64, n int, least float64) []int {
+	order := make([]int, len(weight))
+	for j := range order {
+		order[j] = j
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weight[b], weight[a]) })
+	return slices.DeleteFunc(order[:min(n, len(order))], func(j int) bool { return !(weight[j] > least) })
+}
+
+// mixture fits the candidates of most evidence, and has the judges, where there are any, weigh them again and tell their temperatures.
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Options) (*Mixture, error) {
 	m := &Mixture{}
 	kappa := r.logKappa()
 	m.LogKappa, m.LogKappaError = kappa.mean, kappa.deviation
-	best := math.Inf(-1)
+	scores := make([]float64, len(cands))
 	for j := range cands {
 		of := make([]moments.Curve, len(per))
 		for g := range per {
@@ -60,43 +80,58 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 		t := temperature(of)
 		e := Evidence{Name: cands[j].name, LogLikelihood: slices.Max(sumOf(of)[:]), LogTemperature: t.mean, LogTemperatureError: t.deviation}
 		m.Evidence = append(m.Evidence, e)
-		best = max(best, e.LogLikelihood+cands[j].odds)
+		scores[j] = e.LogLikelihood + cands[j].odds
 	}
-	order := make([]int, len(cands))
-	for j := range cands {
-		order[j] = j
-		m.Evidence[j].Weight = math.Exp(power * (m.Evidence[j].LogLikelihood + cands[j].odds - best))
+	weight := weigh(scores)
+	js := r.judges(s, cands, weight)
+	asked := heaviest(weight, most, leastWeight)
+	if len(js) > 0 {
+		asked = heaviest(weight, mostJudged, math.Exp(-power*leastJudged))
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.Evidence[b].Weight, m.Evidence[a].Weight) })
-	order = slices.DeleteFunc(order[:min(most, len(order))], func(j int) bool { return !(m.Evidence[j].Weight > leastWeight) })
-	var total float64
-	for _, j := range order {
-		total += m.Evidence[j].Weight
-	}
-	for j := range m.Evidence {
-		if !slices.Contains(order, j) {
-			m.Evidence[j].Weight = 0
-		}
-		m.Evidence[j].Weight /= total
-	}
-	m.Components = make([]Component, len(order))
-	return m, each(len(order), o.Threads, func(i int) error {
-		c, e := &cands[order[i]], m.Evidence[order[i]]
+	found := make([]judged, len(asked))
+	heads := make([]*discriminant, len(asked))
+	err := each(len(asked), o.Threads, func(i int) (err error) {
+		c, e := &cands[asked[i]], m.Evidence[asked[i]]
 		h := s.in(c.target).at(c.strength, c.prior)
+		heads[i] = h
 		var l linear
-		var err error
-		deviation := 0.0
+		prior := normal{0, priorT.deviation}
 		if c.corpus != nil {
 			l, err = r.named(h, c.corpus, s.all, o)
 		} else { // as Gaussian draws have it; kappa comes last
 			l, err = r.refit(h, math.Exp(e.LogTemperature), o)
-			l = *l.over(math.Exp(kappa.mean))
-			deviation = math.Hypot(e.LogTemperatureError, kappa.deviation)
+			prior = normal{kappa.mean, math.Hypot(e.LogTemperatureError, kappa.deviation)}
 		}
-		if err != nil {
-			return err
+		if err == nil && len(js) == 0 && c.corpus != nil {
+			found[i] = judged{head: l}
+		} else if err == nil {
+			found[i], err = r.hear(js, c, h, l, prior, s, o)
 		}
-		m.Components[i] = Component{Name: c.name, Weight: e.Weight, Head: h.head(l), Deviation: deviation}
-		return nil
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	m.keep(cands, asked, found, scores, heads)
+	return m, nil
+}
+
+// keep makes the components of the heads that were found for the candidates asked about.
+func (m *Mixture) keep(cands []candidate, asked []int, found []judged, scores []float64, heads []*discriminant) {
+	again := make([]float64, len(asked))
+	for i, j := range asked {
+		again[i] = scores[j] + found[i].score
+	}
+	weight := weigh(again)
+	order := heaviest(weight, most, leastWeight)
+	var total float64
+	for _, i := range order {
+		total += weight[i]
+	}
+	for _, i := range order {
+		j := asked[i]
+		m.Evidence[j].Weight = weight[i] / total
+		m.Components = append(m.Components, Component{Name: cands[j].name, Weight: m.Evidence[j].Weight, Head: heads[i].head(found[i].head),
+			Deviation: found[i].log.deviation})
+	}
 }

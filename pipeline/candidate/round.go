@@ -35,6 +35,14 @@ type Round struct {
 	K, C    int
 	Clients []Client
 	Corpora []Corpus
+	Points  Points
+}
+
+// Points are the clients' calibration points: rows, [N, K], of single images with N labels, which are in no statistic. Fewer than twenty say
+// nothing.
+type Points struct {
+	Rows   []float32
+	Labels []int
 }
 
 // cell is one client's class mean.
@@ -79,7 +87,15 @@ func (r *Round) Check() error {
 			return fmt.Errorf("candidate: corpus %d: %w", i, err)
 		}
 	}
-	return nil
+	if len(r.Points.Rows) != len(r.Points.Labels)*r.K {
+		return fmt.Errorf("candidate: %d numbers for %d calibration points of %d", len(r.Points.Rows), len(r.Points.Labels), r.K)
+	}
+	for i, y := range r.Points.Labels {
+		if y < 0 || y >= r.C {
+			return fmt.Errorf("candidate: class %d of calibration point %d; allowed are 0 to %d", y, i, r.C-1)
+		}
+	}
+	return finite(r.Points.Rows)
 }
 
 func (c *Client) check(k, classes int) error {
