@@ -10,6 +10,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 )
 
@@ -252,6 +253,84 @@ func TestCanonical(t *testing.T) {
 			if err != nil || !bytes.Equal(first, second) {
 				t.Errorf("%s: the canonical form of a canonical form is another (%v)", c.name, err)
 			}
+		}
+	}
+}
+
+// TestTwoReadings: graphs that one reader could read otherwise than another are refused, or one of their readings is what was hashed and what
+// runs: the digest and the features are then those of the graph without the change.
+func TestTwoReadings(t *testing.T) {
+	m, f := collidable(t)
+	digest, features, err := digestAndFeatures(t, m, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(g *onnx.Graph, op string) *onnx.Node {
+		return g.Nodes[slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == op })]
+	}
+	add := func(g *onnx.Graph, at int, op, in, out string) {
+		g.Nodes = slices.Insert(g.Nodes, at, &onnx.Node{Name: "new", Op: op, Inputs: []string{in}, Outputs: []string{out}})
+	}
+	for name, c := range map[string]struct {
+		change  func(m *onnx.Model, g *onnx.Graph)
+		refused bool
+	}{
+		"a value that two nodes give":     {func(_ *onnx.Model, g *onnx.Graph) { add(g, 0, "Neg", "images", of(g, "Clip").Outputs[0]) }, true},
+		"a value that a node gives twice": {func(_ *onnx.Model, g *onnx.Graph) { n := of(g, "Split"); n.Outputs[1] = n.Outputs[0] }, true},
+		"a constant that a node gives":    {func(_ *onnx.Model, g *onnx.Graph) { add(g, 0, "Neg", "images", of(g, "Clip").Inputs[1]) }, true},
+		"a constant named as an input":    {func(_ *onnx.Model, g *onnx.Graph) { g.Initializers["images"] = onnx.ZerosF32(1) }, true},
+		"a constant that is an input as well": {func(_ *onnx.Model, g *onnx.Graph) {
+			name := of(g, "Clip").Inputs[1]
+			g.AddOptional(name, g.Initializers[name])
+		}, true},
+		"an attribute twice": {func(_ *onnx.Model, g *onnx.Graph) {
+			of(g, "Gemm").Attrs = append(of(g, "Gemm").Attrs, onnx.FloatAttr("alpha", 2))
+		}, true},
+		"an attribute of another kind": {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Gemm").Attrs[0] = onnx.IntAttr("alpha", 2) }, true},
+		"an attribute of no operator":  {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Gemm").Attrs[0].Name = "Alpha" }, true},
+		"an attribute of a function":   {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Gemm").Attrs[0].Ref = "alpha" }, true},
+		"nodes out of order":           {func(_ *onnx.Model, g *onnx.Graph) { slices.Reverse(g.Nodes) }, true},
+		"a node that reads itself": {func(_ *onnx.Model, g *onnx.Graph) {
+			of(g, "Gemm").Inputs[0] = of(g, "Gemm").Outputs[0]
+		}, true},
+		"an output more":                {func(_ *onnx.Model, g *onnx.Graph) { g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: "images", DType: onnx.Uint8}) }, true},
+		"an output twice":               {func(_ *onnx.Model, g *onnx.Graph) { g.Outputs[1] = g.Outputs[0] }, true},
+		"an input more":                 {func(_ *onnx.Model, g *onnx.Graph) { g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: "key"}) }, true},
+		"labels that it sees":           {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Clip").Inputs[1] = "labels" }, true},
+		"a domain that is not imported": {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Clip").Domain = "com.microsoft" }, true},
+		"a node that gives nothing":     {func(_ *onnx.Model, g *onnx.Graph) { add(g, len(g.Nodes), "Neg", "images", "") }, true},
+		"a value without a name": {func(_ *onnx.Model, g *onnx.Graph) {
+			of(g, "Split").Outputs[1] = ""
+			g.Nodes[networkNodes(g)[1]].Inputs[0] = ""
+		}, true},
+		"weights of another type": {func(_ *onnx.Model, g *onnx.Graph) {
+			n := of(g, "Gemm")
+			g.Initializers["double"] = onnx.NewTensor(make([]float64, 16), 4, 4)
+			n.Inputs[1] = "double"
+		}, true},
+		"other names": {func(_ *onnx.Model, g *onnx.Graph) {
+			pass.Rename(g, map[string]string{of(g, "Clip").Outputs[0]: "0.0", of(g, "Split").Outputs[0]: "x0"})
+		}, false},
+		"a constant that nothing reads": {func(_ *onnx.Model, g *onnx.Graph) { g.Initializers["key"] = onnx.ZerosF32(4) }, false},
+		"a lie about a shape": {func(_ *onnx.Model, g *onnx.Graph) {
+			g.Values = []onnx.ValueInfo{{Name: of(g, "Clip").Outputs[0], DType: onnx.Float32, Shape: onnx.Shape(1, 9)}}
+		}, false},
+		"another producer and documentation": {func(m *onnx.Model, g *onnx.Graph) { m.Producer, m.Doc, g.Doc, m.Version = "p", "d", "e", 7 }, false},
+		"two names of one constant": {func(_ *onnx.Model, g *onnx.Graph) {
+			n := of(g, "Clip")
+			g.Initializers["again"] = g.Initializers[n.Inputs[2]]
+			n.Inputs[2] = "again"
+		}, false},
+		"an operator set that no node uses": {func(m *onnx.Model, _ *onnx.Graph) { m.Opsets["unused"] = 3 }, false},
+	} {
+		changed := onnx.Clone(m)
+		c.change(changed, changed.Graph)
+		d, h, err := digestAndFeatures(t, changed, f)
+		switch {
+		case c.refused && err == nil:
+			t.Errorf("%s: not refused; the digest is the same: %v", name, d == digest)
+		case !c.refused && (err != nil || d != digest || !slices.Equal(h, features)):
+			t.Errorf("%s: digest %s and features %v, %v; want %s and %v", name, d, h, err, digest, features)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/serde"
 )
 
 // withExternal writes a model whose first constant lies in the file ward-1.key beside it.
@@ -79,5 +80,47 @@ func TestNoOtherFile(t *testing.T) {
 				t.Errorf("%s, the key there %v: exit code %d, %s", name, there, code, log.String())
 			}
 		}
+	}
+}
+
+// TestBombClassifier: a classifier that takes much work is refused before an image is read, and nothing is printed of it.
+func TestBombClassifier(t *testing.T) {
+	im, labels := blobs(3)
+	images, _ := folder(t, im, labels)
+	m, _, err := models.Load(classifier(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := m.Graph
+	for _, n := range g.Nodes {
+		for i, o := range n.Outputs {
+			if o == "probabilities" {
+				n.Outputs[i] = "honest"
+			}
+		}
+		for i, in := range n.Inputs {
+			if in == "probabilities" {
+				n.Inputs[i] = "honest"
+			}
+		}
+	}
+	node := func(op, out string, in ...string) {
+		g.Nodes = append(g.Nodes, &onnx.Node{Name: "bomb/" + out, Op: op, Inputs: in, Outputs: []string{out}})
+	}
+	g.Initializers["bomb/side"], g.Initializers["bomb/axis"] = onnx.Vector[int64](1, 12_000, 12_000), onnx.Vector[int64](0)
+	node("ReduceMean", "one", "honest")
+	node("Expand", "wide", "one", "bomb/side")
+	node("MatMul", "product", "wide", "wide")
+	node("ReduceMean", "mean", "product")
+	node("Squeeze", "flat", "mean", "bomb/axis")
+	node("Add", "probabilities", "honest", "flat")
+	path := filepath.Join(t.TempDir(), "classifier.onnx")
+	if err := serde.Save(path, m); err != nil {
+		t.Fatal(err)
+	}
+	var out, log bytes.Buffer
+	if code := execute(context.Background(), []string{"predict", "--model", path, images}, &out, &log); code == exitOK || out.Len() > 0 ||
+		!strings.Contains(log.String(), "multiply-adds") {
+		t.Errorf("exit code %d, %s%s", code, out.String(), log.String())
 	}
 }

@@ -80,15 +80,15 @@ func (t *tally) sum() (Cost, error) {
 		if len(n.Subgraphs()) > 0 {
 			return t.cost, fmt.Errorf("%s holds a graph; what it takes cannot be told before it runs", n.Label())
 		}
-		work, err := t.node(n)
+		work, scratch, err := t.node(n)
 		if err != nil {
 			return t.cost, err
 		}
 		if t.cost.Work += work; work > most {
 			most, t.cost.Hardest = work, n
 		}
-		if t.alive > t.cost.Bytes {
-			t.cost.Bytes, t.cost.Largest = t.alive, n
+		if all := t.alive + scratch; all > t.cost.Bytes {
+			t.cost.Bytes, t.cost.Largest = all, n
 		}
 		if err := t.release(n); err != nil {
 			return t.cost, err
@@ -123,15 +123,14 @@ func (t *tally) value(name string) (value, error) {
 	return v, nil
 }
 
-// node adds a node's outputs to the values alive, and returns its work.
-func (t *tally) node(n *onnx.Node) (float64, error) {
+// node adds a node's outputs to the values alive, and returns its work and the bytes that it takes beside them.
+func (t *tally) node(n *onnx.Node) (work, scratch float64, err error) {
 	c := call{node: n, attrs: op.Attrs(n, t.opset)}
 	for _, in := range n.Inputs {
 		v := value{}
 		if in != "" {
-			var err error
 			if v, err = t.value(in); err != nil {
-				return 0, fmt.Errorf("%s: %w", n.Label(), err)
+				return 0, 0, fmt.Errorf("%s: %w", n.Label(), err)
 			}
 		}
 		c.in = append(c.in, v)
@@ -142,12 +141,12 @@ func (t *tally) node(n *onnx.Node) (float64, error) {
 		}
 		v, err := t.value(o)
 		if err != nil {
-			return 0, fmt.Errorf("%s: %w", n.Label(), err)
+			return 0, 0, fmt.Errorf("%s: %w", n.Label(), err)
 		}
 		c.out = append(c.out, v)
 		t.alive += v.bytes
 	}
-	return c.work(), nil
+	return c.work(), c.scratch(), nil
 }
 
 // release drops the values that no later node reads. Weights were never counted.

@@ -2,6 +2,7 @@ package cost
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"fmp/onnx"
@@ -62,6 +63,10 @@ func (c *call) taps(i int) float64 { return c.input(i).count / max(1, c.size(i, 
 func (c *call) each() float64 {
 	name := c.node.Op
 	switch {
+	case c.node.Domain == "ai.onnx.ml":
+		return c.longest()
+	case strings.Contains(name, "Fused") && strings.Contains(name, "MatMul"):
+		return max(c.size(0, -1), c.size(0, -2)) // either may be transposed
 	case strings.Contains(name, "MatMul"):
 		return c.size(0, -1)
 	case strings.Contains(name, "Gemm"):
@@ -88,13 +93,42 @@ func (c *call) each() float64 {
 	case name == "RoiAlign":
 		side := float64(c.attrs.Int("sampling_ratio"))
 		if side <= 0 {
-			side = max(c.size(0, 2), c.size(0, 3))
+			return math.Inf(1) // as many points as a region has pixels, which need not lie in the image
 		}
 		return 4 * side * side
 	case name == "GridSample", name == "AffineGrid":
 		return math.Pow(4, float64(len(c.input(0).dims)))
 	}
 	return 1
+}
+
+// longest is the length of the longest list among the attributes: support vectors, nodes of trees, and coefficients are lists.
+func (c *call) longest() float64 {
+	n := 1
+	for _, a := range c.node.Attrs {
+		n = max(n, len(a.Floats), len(a.Ints), len(a.Strs))
+		if a.Tensor != nil {
+			n = max(n, a.Tensor.Len())
+		}
+	}
+	return float64(n)
+}
+
+// scratch is the bytes that a node takes beside its inputs and outputs: the weights of every query's keys.
+func (c *call) scratch() float64 {
+	if !strings.Contains(c.node.Op, "Attention") {
+		return 0
+	}
+	heads, keys := 1.0, 1.0
+	if q := c.input(0); len(q.dims) == 3 {
+		heads = float64(max(1, c.attrs.Int("num_heads"), c.attrs.Int("q_num_heads")))
+	}
+	for _, v := range c.in {
+		for _, d := range v.dims {
+			keys = max(keys, d)
+		}
+	}
+	return 4 * c.input(0).count / max(1, c.size(0, -1)) * heads * keys
 }
 
 // rules is the work of operators that does not follow from their outputs alone.
@@ -121,8 +155,10 @@ func sorting(c *call) float64 {
 // transform takes a frequency for a sum over the longest axis or frame: frames whose length is no power of two are not factored.
 func transform(c *call) float64 {
 	longest, made := c.input(2).count, 0.0
-	for _, d := range c.input(0).dims {
-		longest = max(longest, d)
+	for _, v := range slices.Concat(c.in[:1], c.out) {
+		for _, d := range v.dims {
+			longest = max(longest, d)
+		}
 	}
 	for _, v := range c.out {
 		made += v.count

@@ -56,6 +56,12 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 		t := p.Graph.Initializer[0]
 		t.RawData = append(t.RawData, 1)
 	},
+	"a truth value of 2": func(p *onnxpb.ModelProto) {
+		p.Graph.Initializer[0].Dims, p.Graph.Initializer[0].DataType, p.Graph.Initializer[0].RawData = []int64{1}, int32(onnx.Bool), []byte{2}
+	},
+	"bits behind a narrow tensor's end": func(p *onnxpb.ModelProto) {
+		p.Graph.Initializer[0].Dims, p.Graph.Initializer[0].DataType, p.Graph.Initializer[0].RawData = []int64{1}, int32(onnx.Int4), []byte{0x31}
+	},
 	"a tensor more":   func(p *onnxpb.ModelProto) { p.Graph.Initializer = append(p.Graph.Initializer, p.Graph.Initializer[0]) },
 	"a sparse tensor": func(p *onnxpb.ModelProto) { p.Graph.SparseInitializer = []*onnxpb.SparseTensorProto{{}} },
 	"an operator set twice": func(p *onnxpb.ModelProto) {
