@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,10 +50,14 @@ An upload that is summed is judged beforehand, by those that the part of --again
 left out, and one that claims more images than most counts as these. All parts of a round are merged against the same part, which
 fmp merge makes of some hundred uploads. --trust sums every upload as it is.
 
+--without takes a client's upload out: the part is then, byte for byte, the one that it never took part in. A part of which another
+upload would take its place whole is refused; merge the round's uploads again.
+
 Points of an embedding, and messages of private rounds, are refused: they do not add up, or no server may add them up but the round's own.`,
 		Example: `  fmp merge sample/*.upload -o sample.part
   fmp merge site-1/*.upload --against sample.part --client-graph client.onnx -o site-1.part
   fmp merge site-*.part --against sample.part --client-graph client.onnx -o all.part
+  fmp merge all.part --without site-3.upload --trust -o all.part
   fmp pool all.part --client-graph client.onnx`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -66,6 +72,8 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 	wantFolders(cmd, "output")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged")
 	flags.BoolVar(&o.trust, "trust", false, "take every client that is summed for honest")
+	flags.StringArrayVar(&o.without, "without", nil, "`UPLOAD` of a client that withdraws, which is passed over, and taken out of parts "+
+		"(repeatable)")
 	flags.StringVar(&o.client, "client-graph", "", "client `GRAPH` that made the uploads, which --against needs (default: the one that comes "+
 		"with the program, if it did)")
 	flags.Uint64Var(o.round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
@@ -148,8 +156,9 @@ const rosterOfWorkers = "`ROSTER` of workers (fmp keys), of whom one must have s
 
 // merging is how uploads are merged.
 type merging struct {
-	against     string // file
-	workers     string // file of the roster; "": parts need no signature
+	against     string   // file
+	workers     string   // file of the roster; "": parts need no signature
+	without     []string // files of uploads that are taken out
 	trust, skip bool
 	want        federate.Expect
 	graph       *onnx.Model
@@ -192,9 +201,24 @@ func (o *merging) merge(ctx context.Context, files []string, options pool.Option
 			return nil, nil, err
 		}
 	}
-	bad = pool.ReadMerged(files, &m, workers)
-	if p = m.Part(); p == nil || len(bad) > 0 && !o.skip {
-		return nil, nil, errors.Join(bad...)
+	gone := make([][]byte, len(o.without))
+	m.Without = map[[sha256.Size]byte]bool{}
+	for i, name := range o.without {
+		if gone[i], err = regularfile.ReadFile(name, federate.MaxBytes); err != nil {
+			return nil, nil, fmt.Errorf("reading upload: %w", err)
+		}
+		m.Without[sha256.Sum256(gone[i])] = false
 	}
-	return p, bad, ctx.Err()
+	bad = pool.ReadMerged(files, &m, workers)
+	if m.Part() == nil || len(bad) > 0 && !o.skip {
+		return nil, nil, cmp.Or(errors.Join(bad...), errors.New("no upload is left"))
+	}
+	for i, data := range gone {
+		if !m.Without[sha256.Sum256(data)] { // it is in a part
+			if err := m.Remove(data); err != nil {
+				return nil, nil, fmt.Errorf("--without %s: %w", o.without[i], err)
+			}
+		}
+	}
+	return m.Part(), bad, ctx.Err()
 }

@@ -52,6 +52,16 @@ func TestMerge(t *testing.T) {
 	if !bytes.Equal(read("tree.part"), read("all.part")) {
 		t.Error("a tree of merges gives another part than one merge")
 	}
+	run("merge", "-o", path("four.part"), uploads[0], uploads[1], uploads[3], uploads[4])
+	run("merge", "-o", path("less.part"), "--without", uploads[2], path("all.part"))
+	run(append([]string{"merge", "-o", path("passed.part"), "--without", uploads[2]}, uploads...)...)
+	if !bytes.Equal(read("less.part"), read("four.part")) || !bytes.Equal(read("passed.part"), read("four.part")) {
+		t.Error("a client that withdrew leaves a trace in the part")
+	}
+	if code, _, errs := runFMP(t, "merge", "-o", path("none.part"), "--without", uploads[2], path("four.part")); code != exitUsage ||
+		!strings.Contains(errs, "is not in") {
+		t.Errorf("a client that is not in is taken out: exit code %d: %s", code, errs)
+	}
 	pool := func(files ...string) pooled {
 		t.Helper()
 		var p pooled

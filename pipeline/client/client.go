@@ -45,8 +45,8 @@ type Client struct {
 	Zeros int
 
 	curves    *moments.Curves // of the last upload of moments
-	features  engine.Session // images to features
-	embedding engine.Session // set and present to points and masses
+	features  engine.Session  // images to features
+	embedding engine.Session  // set and present to points and masses
 	now       *during
 }
 

@@ -93,6 +93,8 @@ type Merger struct {
 	// Limit is the key ([Key]) from which uploads are summed; nil: it follows from the uploads. A tree whose mergers have the same limit, no
 	// higher than that of all uploads, gives the part that it gives without.
 	Limit []byte
+	// Without has the SHA-256 of uploads that Add passes over; those that it came upon are true.
+	Without map[[sha256.Size]byte]bool
 	// Want holds the fields of the uploads that are known beforehand.
 	Want federate.Expect
 
@@ -113,6 +115,12 @@ func (m *Merger) Add(data []byte) error {
 			return err
 		}
 		return m.AddPart(p)
+	}
+	if digest := sha256.Sum256(data); len(m.Without) > 0 {
+		if _, out := m.Without[digest]; out {
+			m.Without[digest] = true
+			return nil
+		}
 	}
 	u, err := federate.Decode(data, m.Want)
 	if err != nil {
@@ -269,7 +277,7 @@ func (m *Merger) count(k *Kept, share float64) {
 	if p.sums == nil {
 		p.sums = make([]whole.Number, sizeOf(p.Dx, p.C, p.Moments))
 	}
-	p.addMeans(k.Upload, share)
+	p.addMeans(k.Upload, share, (*whole.Number).Add)
 }
 
 // sizeOf returns the number of sums.
@@ -281,8 +289,8 @@ func sizeOf(dx, c int, ofMoments bool) int {
 	return n
 }
 
-// addMeans adds an upload's masses, class means and scatter to the sums. Calibration points of moments count as images.
-func (p *Part) addMeans(u *federate.Upload, share float64) {
+// addMeans adds an upload's masses, class means and scatter to the sums, or takes them out. Calibration points of moments count as images.
+func (p *Part) addMeans(u *federate.Upload, share float64, add func(*whole.Number, whole.Number)) {
 	set, scatter := u.Points, []float64(nil)
 	dof := 0
 	if u.Within != nil {
@@ -295,17 +303,17 @@ func (p *Part) addMeans(u *federate.Upload, share float64) {
 		mass := float64(set.W[i]) * share
 		set.Shares(i, func(y int, _ float32) {
 			to := p.sums[y*(1+p.Dx):][:1+p.Dx]
-			to[0].Add(whole.Of(mass))
+			add(&to[0], whole.Of(mass))
 			for j, v := range set.Features(i) {
-				to[1+j].Add(whole.Of(mass * float64(v)))
+				add(&to[1+j], whole.Of(mass*float64(v)))
 			}
 		})
 	}
-	p.dof.Add(whole.Of(float64(dof) * share))
+	add(&p.dof, whole.Of(float64(dof)*share))
 	at := p.C * (1 + p.Dx)
 	for i := 0; i < p.Dx && scatter != nil; i++ {
 		for _, v := range scatter[i*p.Dx+i : (i+1)*p.Dx] {
-			p.sums[at].Add(whole.Of(v * share))
+			add(&p.sums[at], whole.Of(v*share))
 			at++
 		}
 	}

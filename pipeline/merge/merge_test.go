@@ -551,7 +551,7 @@ func TestDofOfCalibration(t *testing.T) {
 	}{{nil, 4}, {[]int{0}, 5}, {[]int{1}, 4}, {[]int{1, 0, 1, 2}, 6}} {
 		w := &moments.Within{K: 2, Rank: 1, Data: []float32{0.1, 0.1}, Dof: 4, Labels: v.labels, Calibration: make([]float32, 2*len(v.labels))}
 		p := &Part{Dx: 2, C: 3, Moments: true, sums: make([]whole.Number, sizeOf(2, 3, true))}
-		p.addMeans(&federate.Upload{Points: means, Within: w}, 1)
+		p.addMeans(&federate.Upload{Points: means, Within: w}, 1, (*whole.Number).Add)
 		if got := p.dof.Float(); got != v.want {
 			t.Errorf("calibration points of classes %v: %v degrees of freedom, want %v", v.labels, got, v.want)
 		}

@@ -1,0 +1,85 @@
+package merge
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"fmp/pipeline/federate"
+	"fmp/pipeline/internal/whole"
+)
+
+// ErrPlace is wrapped by the error for an upload whose place in a part another would take, which the part does not hold whole any more.
+var ErrPlace = errors.New("the part without it keeps another upload whole, which is summed by now: merge the round's uploads again without " +
+	"it, or keep the round's sums (fmp pool --state)")
+
+// Remove takes an upload out of what was merged so far: the part is then, to the byte, the one that the client never took part in. An upload
+// whose place a summed one would take cannot be taken out ([ErrPlace]). After an error nothing is taken out.
+func (m *Merger) Remove(data []byte) error {
+	u, err := federate.Decode(data, m.Want)
+	if err != nil {
+		return err
+	}
+	if m.part == nil {
+		return fmt.Errorf("client %q is not in: nothing was merged", u.Client)
+	}
+	m.settle()
+	p := m.part
+	k := Kept{Upload: u, Data: data, key: key(u.Round, u.Model, u.Client)}
+	e := entryOf(k.key, sha256.Sum256(data))
+	at, in := slices.BinarySearchFunc(p.clients, e, byKey)
+	switch {
+	case !in:
+		return fmt.Errorf("client %q is not in: nothing is taken out", u.Client)
+	case p.clients[at] != e:
+		return fmt.Errorf("client %q is in by another upload: give the one that was merged", u.Client)
+	case len(p.clients) == 1:
+		return fmt.Errorf("without client %q no upload is left", u.Client)
+	}
+	if i, kept := slices.BinarySearchFunc(p.Kept, k, compare); kept {
+		if p.Summed+p.LeftOut > 0 {
+			return fmt.Errorf("client %q is kept whole: %w", u.Client, ErrPlace)
+		}
+		p.Kept = slices.Delete(slices.Clone(p.Kept), i, i+1)
+	} else if err := m.subtract(&k); err != nil {
+		return err
+	}
+	p.clients = slices.Delete(slices.Clone(p.clients), at, at+1)
+	return nil
+}
+
+// subtract takes an upload out of the sums. The one of the limit is the first that had no room: without it the next might have some.
+func (m *Merger) subtract(k *Kept) error {
+	p := m.part
+	if bytes.Equal(k.key[:], p.limit) && p.Summed+p.LeftOut > 1 {
+		return fmt.Errorf("client %q is the first that is summed: %w", k.Client, ErrPlace)
+	}
+	share, err := m.share(k)
+	if err != nil {
+		return err
+	}
+	before := *p
+	p.sums = slices.Clone(p.sums)
+	if share == 0 {
+		p.LeftOut--
+	} else {
+		p.Summed, p.N = p.Summed-1, p.N-k.N
+		if p.sums != nil {
+			p.addMeans(k.Upload, share, (*whole.Number).Sub)
+		}
+		if p.Summed == 0 && !slices.ContainsFunc(p.sums, func(w whole.Number) bool { return w != whole.Number{} }) {
+			p.sums = nil
+		}
+	}
+	if p.LeftOut < 0 || p.Summed < 0 || (p.Summed > 0) != (p.sums != nil) || p.checkSums() != nil {
+		*p = before
+		return fmt.Errorf("client %q is not in the sums as it would be now: give what it was judged by (--against), or trust (--trust), as it was "+
+			"merged", k.Client)
+	}
+	if p.Summed+p.LeftOut == 0 {
+		p.limit = nil
+	}
+	return nil
+}

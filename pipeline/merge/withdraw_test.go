@@ -1,0 +1,153 @@
+package merge
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/pipeline/federate"
+)
+
+// TestRemove: a part that a client is taken out of is the one that it never took part in, whether it was kept or summed, judged or trusted,
+// and an upload whose place another would take is refused by name; after an error the part is as it was.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	for rule, judge := range map[string]func(*federate.Upload) (float64, error){"trusted": nil, "judged": judging} {
+		for _, n := range []int{6, 40} {
+			var all [][]byte
+			for i := range n {
+				all = append(all, made(t, i, federate.Single))
+			}
+			whole := merged(t, judge, all...)
+			p, err := Decode(whole, federate.Expect{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused, kept := 0, 0
+			for i, data := range all {
+				m := Merger{Trust: judge == nil, Judge: judge}
+				if judge != nil {
+					m.Against = model
+				}
+				for _, half := range [][]byte{merged(t, judge, all[:n/2]...), merged(t, judge, all[n/2:]...)} {
+					if err := m.Add(half); err != nil {
+						t.Fatal(err)
+					}
+				}
+				err := m.Remove(data)
+				got, encoding := m.Part().Encode()
+				if encoding != nil {
+					t.Fatal(encoding)
+				}
+				want := whole
+				if err == nil {
+					want = merged(t, judge, slices.Delete(slices.Clone(all), i, i+1)...)
+				} else if refused++; !errors.Is(err, ErrPlace) {
+					t.Errorf("client %d of %d, %s: %v", i, n, rule, err)
+				}
+				if !bytes.Equal(got, want) {
+					t.Errorf("client %d of %d, %s: the part is another than the wanted one (%v)", i, n, rule, err)
+				}
+				if slices.ContainsFunc(p.Kept, func(k Kept) bool { return bytes.Equal(k.Data, data) }) {
+					kept++
+				}
+				if err == nil {
+					if err := m.Remove(data); err == nil {
+						t.Errorf("client %d is taken out twice", i)
+					}
+				}
+			}
+			if want := map[bool]int{true: 0, false: kept + 1}[n == 6]; refused != want {
+				t.Errorf("%d clients, %s: %d are refused; want %d", n, rule, refused, want)
+			}
+		}
+	}
+}
+
+// TestRemoveOfMoments: sums of moments lose a client without a trace, with its calibration points.
+func TestRemoveOfMoments(t *testing.T) {
+	t.Parallel()
+	var all [][]byte
+	for i := range 450 {
+		all = append(all, madeMoments(t, i, 1+i%90, federate.Single))
+	}
+	m := Merger{Trust: true}
+	left := slices.Clone(all)
+	for _, data := range all {
+		if err := m.Add(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := rng.New(1, "gone")
+	gone := 0
+	for range 40 {
+		i := r.IntN(len(left))
+		if err := m.Remove(left[i]); errors.Is(err, ErrPlace) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		left = slices.Delete(left, i, i+1)
+		gone++
+	}
+	got, err := m.Part().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gone < 5 || !bytes.Equal(got, merged(t, nil, left...)) {
+		t.Errorf("%d clients were taken out, and the part has a trace of them", gone)
+	}
+}
+
+// TestWithout: uploads that are passed over were never there, and another upload of a client, or another judgement, is refused.
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	var all [][]byte
+	for i := range 12 {
+		all = append(all, made(t, i, federate.Single))
+	}
+	m := Merger{Trust: true, Without: map[[sha256.Size]byte]bool{sha256.Sum256(all[3]): false,
+		sha256.Sum256(all[7]): false, {}: false}}
+	for _, data := range all {
+		if err := m.Add(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !m.Without[sha256.Sum256(all[3])] || !m.Without[sha256.Sum256(all[7])] || m.Without[[sha256.Size]byte{}] {
+		t.Errorf("passed over: %v", m.Without)
+	}
+	got, err := m.Part().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, merged(t, nil, slices.Concat(all[:3], all[4:7], all[8:])...)) {
+		t.Error("uploads that are passed over leave a trace")
+	}
+	if err := m.Remove(all[3]); err == nil {
+		t.Error("an upload that was passed over is taken out")
+	}
+	u, err := federate.Decode(all[0], federate.Expect{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Precision = federate.Int8
+	if err := m.Remove(encoded(t, u)); err == nil {
+		t.Error("another upload of a client is taken out")
+	}
+	if again, err := m.Part().Encode(); err != nil || !bytes.Equal(again, got) {
+		t.Errorf("after errors the part is another, %v", err)
+	}
+	one := Merger{Trust: true}
+	if err := one.Remove(all[0]); err == nil {
+		t.Error("an upload is taken out of nothing")
+	}
+	if err := one.Add(all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Remove(all[0]); err == nil {
+		t.Error("a part of no upload is left")
+	}
+}
