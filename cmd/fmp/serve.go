@@ -237,6 +237,9 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 	for _, w := range s.round.Warnings {
 		s.log.Warn("round file", "file", o.file, "warning", w)
 	}
+	if err := os.MkdirAll(o.state, 0o700); err != nil { // it will hold uploads
+		return fmt.Errorf("serve: %w", err)
+	}
 	if s.signer, err = serverKey(filepath.Join(o.state, "server.key")); err != nil {
 		return usageError(err)
 	}

@@ -45,6 +45,10 @@ func guard(next http.Handler, hosts []string) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+			// It may have stated a length too, by which a proxy took the rest for its body: nothing follows on this connection.
+			w.Header().Set("Connection", "close")
+		}
 		if local, _ := r.Context().Value(onLoopback{}).(bool); local && !reachedAs(r.Host, hosts) {
 			refuse(w, wire.WrongHost, "the request is for %.80q; this server is on loopback: ask localhost or its address, or name the proxy's "+
 				"host with --host", r.Host)

@@ -95,7 +95,8 @@ func (s *Server) due() time.Duration {
 	if !changed {
 		return long
 	}
-	return time.Duration(s.Round.RebuildInterval) - now.Sub(s.versions[len(s.versions)-1].Time)
+	// A clock that was put back delays nothing: the interval is the longest wait.
+	return time.Duration(s.Round.RebuildInterval) - max(0, now.Sub(s.versions[len(s.versions)-1].Time))
 }
 
 // Pool makes the next version of the classifier from the uploads that are in.

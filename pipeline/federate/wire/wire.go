@@ -94,7 +94,9 @@ func (d *Description) Check() error {
 	if b, err := hex.DecodeString(d.Graph); err != nil || len(b) != 32 {
 		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 in hexadecimal", d.Graph)
 	}
-	if b, err := base64.StdEncoding.DecodeString(d.ServerKey); err != nil || len(b) != ed25519.PublicKeySize {
+	// One key has one text, as clients keep it and sign for it.
+	if b, err := base64.StdEncoding.DecodeString(d.ServerKey); err != nil || len(b) != ed25519.PublicKeySize ||
+		base64.StdEncoding.EncodeToString(b) != d.ServerKey {
 		return errors.New("the round's description has no Ed25519 key of the server")
 	}
 	if d.GraphBytes < 1 || d.MaxBytes < 1 || d.Deadline.IsZero() || d.Now.IsZero() {
