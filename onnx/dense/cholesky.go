@@ -257,14 +257,20 @@ func squareHalf(t blas64.General) {
 	m := half(n)
 	squareHalf(block(t, 0, m, 0, m))
 	right := block(t, 0, m, m, n-m)
-	addOuter(right, block(t, 0, m, 0, m))
+	AddOuter(right, block(t, 0, m, 0, m))
 	timesLower(right, block(t, m, n-m, m, n-m))
 	squareHalf(block(t, m, n-m, m, n-m))
 }
 
-// addOuter adds a a' to the upper triangle of c.
-func addOuter(a, c blas64.General) {
+// AddOuter adds a a' to the upper triangle of c, with half of the work of [Gemm], and leaves the rest as it is.
+func AddOuter(a, c blas64.General) {
 	n := c.Rows
+	if a.Rows != n || c.Cols != n {
+		panic(fmt.Sprintf("dense: product of %d x %d and its transpose into %d x %d", a.Rows, a.Cols, n, c.Cols))
+	}
+	if n == 0 || a.Cols == 0 {
+		return
+	}
 	if n <= 2*triangle {
 		var buf [2 * triangle * 2 * triangle]float64
 		to := blas64.General{Rows: n, Cols: n, Stride: n, Data: buf[:]}
@@ -278,9 +284,9 @@ func addOuter(a, c blas64.General) {
 	}
 	m := half(n)
 	top, low := block(a, 0, m, 0, a.Cols), block(a, m, n-m, 0, a.Cols)
-	addOuter(top, block(c, 0, m, 0, m))
+	AddOuter(top, block(c, 0, m, 0, m))
 	Gemm(blas.NoTrans, blas.Trans, 1, top, low, 1, block(c, 0, m, m, n-m))
-	addOuter(low, block(c, m, n-m, m, n-m))
+	AddOuter(low, block(c, m, n-m, m, n-m))
 }
 
 // timesLower replaces b by b t' for the upper triangular t, which has zeros below.

@@ -14,7 +14,6 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
@@ -98,12 +97,7 @@ func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, err
 		w := workspaces.Get().(*workspace)
 		defer workspaces.Put(w)
 		var err error
-		if ps[i].N < ps[i].D() && ps[i].Centre == nil {
-			out[i], err = w.solveInSpan(ctx, ps[i], opt)
-			return err
-		}
-		w.prepare(ps[i], nil)
-		out[i], err = w.solve(ctx, ps[i].Start, opt, nil)
+		out[i], err = w.fit(ctx, ps[i], opt)
 		return err
 	})
 	if err != nil {
@@ -148,7 +142,7 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 		defer workspaces.Put(w)
 		var err error
 		if shared.N+own[i].N < shared.D() {
-			out[i], err = w.solveInSpan(ctx, join(1, shared, own[i]), opt)
+			out[i], err = w.fit(ctx, join(1, shared, own[i]), opt)
 			return err
 		}
 		w.prepare(own[i], &common)
@@ -255,7 +249,10 @@ type workspace struct {
 	w                       []float64 // n
 	top, sum                []float64 // n, of softmaxes
 	scaled, gramian         []float64 // points and D x D, for the preconditioner
+	blocks                  []float64 // of its factor
 	inverse                 dense.Packed
+	diagonal                []float64 // where not nil, the diagonal of the matrix takes the place of its inverse
+	patience                int       // products of the first step by the diagonal
 	lead                    *guide    // where not nil, its blocks take the place of inverse
 	common                  []float64 // 2 D, for apply
 	products                int
@@ -282,7 +279,7 @@ func (w *workspace) prepare(p *Problem, shared *rows) {
 	if shared != nil {
 		w.parts = append(w.parts, shared)
 	}
-	w.n, w.d, w.c, w.l2, w.products = 0, p.D(), p.C, p.L2, 0
+	w.n, w.d, w.c, w.l2, w.products, w.diagonal = 0, p.D(), p.C, p.L2, 0, nil
 	for _, r := range w.parts {
 		w.n += r.padded
 	}
@@ -436,6 +433,10 @@ func (w *workspace) precondition() error {
 	for i := range v {
 		v[i] = math.Max(0, v[i]) / math.Max(1, float64(w.c-1))
 	}
+	if w.diagonal != nil {
+		w.setDiagonal(v)
+		return nil
+	}
 	var err error
 	w.inverse, err = w.inverted(v, w.inverse.Buffer())
 	return err
@@ -450,17 +451,12 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	for i := range w.d {
 		g[i*w.d+i] += w.l2
 	}
-	t, ok := lapack64.Potrf(blas64.Symmetric{N: w.d, Stride: w.d, Data: g, Uplo: blas.Upper})
+	resize(&w.blocks, dense.FactorWork(w.d))
+	f, ok := dense.Cholesky(general(w.d, w.d, g), w.blocks)
 	if !ok {
 		return dense.Packed{}, fmt.Errorf("erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features", w.l2)
 	}
-	lapack64.Potri(t)
-	for i := range w.d {
-		for j := range i {
-			g[i*w.d+j] = g[j*w.d+i]
-		}
-	}
-	return dense.Pack(blas.NoTrans, general(w.d, w.d, g), buffer), nil
+	return dense.Pack(blas.NoTrans, f.Inverse(), buffer), nil
 }
 
 // guide holds the results of the common fit that similar fits begin with.
@@ -494,6 +490,12 @@ func (w *workspace) guide() (*guide, error) {
 // apply sets out = M^-1 v, blocks in float32. The Hessian maps the part common to all classes, m = 1/C sum_c v_c, exactly to l2 m, and
 // vectors without a common part to such vectors; the blocks are for the latter.
 func (w *workspace) apply(v, out []float64) {
+	if w.lead == nil && w.diagonal != nil {
+		for c := range w.c {
+			floats.DivTo(out[c*w.d:(c+1)*w.d], v[c*w.d:(c+1)*w.d], w.diagonal)
+		}
+		return
+	}
 	clear(out)
 	if w.lead == nil {
 		w.inverse.Mul(blas.NoTrans, general(w.c, w.d, v), general(w.c, w.d, out))
@@ -560,9 +562,9 @@ func (w *workspace) conjugateGradient(hessian func(v, out []float64), b, x []flo
 // are nearly collinear, Q comes from the QR decomposition of X' instead.
 func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	x, d := general(p.N, p.D(), p.X), p.D()
-	u := blas64.Triangular{N: p.N, Stride: p.N, Data: make([]float64, p.N*p.N), Uplo: blas.Upper, Diag: blas.NonUnit}
-	dense.Gemm(blas.NoTrans, blas.Trans, 1, x, x, 0, general(p.N, p.N, u.Data))
-	_, ok := lapack64.Potrf(blas64.Symmetric{N: p.N, Stride: p.N, Data: u.Data, Uplo: blas.Upper})
+	u := general(p.N, p.N, make([]float64, p.N*p.N))
+	dense.AddOuter(x, u)
+	f, ok := dense.Cholesky(u, nil)
 	least, most := math.Inf(1), 0.0
 	for i := range p.N {
 		least, most = min(least, u.Data[i*p.N+i]), max(most, u.Data[i*p.N+i])
@@ -578,12 +580,12 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 			}
 		}
 		out = func(a, t blas64.General) {
-			blas64.Trsm(blas.Left, blas.NoTrans, 1, u, a)
+			f.SolveHalf(blas.NoTrans, a)
 			dense.Gemm(blas.Trans, blas.NoTrans, 1, x, a, 0, t)
 		}
 		in = func(t, a blas64.General) {
 			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, t, 0, a)
-			blas64.Trsm(blas.Left, blas.Trans, 1, u, a)
+			f.SolveHalf(blas.Trans, a)
 		}
 	} else {
 		var qr mat.QR
@@ -661,7 +663,12 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 			forcing *= 10
 		}
 		forcing = math.Max(math.Min(0.1, forcing), 0.3*limit/norm)
-		if opt.Double, err = w.newton(forcing, opt.Double); err != nil {
+		if w.diagonal != nil {
+			err = w.newtonByDiagonal(step, forcing)
+		} else {
+			opt.Double, err = w.newton(forcing, opt.Double)
+		}
+		if err != nil {
 			return nil, err
 		}
 		var ok bool

@@ -595,3 +595,81 @@ func products(all []*Solution) int {
 	}
 	return n
 }
+
+// A fit by the diagonal and one by the inverse have the same minimiser, whichever of them the first step chooses, wide or not.
+func TestPreconditioners(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		n, d        int
+		strength    float64 // of a direction that all points share
+		centred     bool
+		slow, tried bool
+	}{
+		{name: "narrow", n: 400, d: 150, tried: true},
+		{name: "wide", n: 200, d: 400, tried: true},
+		{name: "wide, one strong direction", n: 60, d: 200, strength: 30, tried: true, slow: true},
+		{name: "narrow, one strong direction", n: 150, d: 120, strength: 30, tried: true, slow: true},
+		{name: "wide, with a centre", n: 100, d: 150, strength: 30, centred: true, tried: true, slow: true},
+	} {
+		r := rand.New(rand.NewPCG(1, 2))
+		p := &Problem{N: c.n, Dx: c.d, C: 4, X: make([]float64, c.n*(c.d+1)), Y: make([]float64, c.n*4), W: make([]float64, c.n), L2: .5}
+		turn := make([]float64, 12*c.d)
+		for i := range turn {
+			turn[i] = r.NormFloat64()
+		}
+		for i := range c.n {
+			row := p.X[i*(c.d+1):][:c.d+1]
+			for k := range 12 {
+				z := c.strength / float64(k+1) * r.NormFloat64()
+				for j := range c.d {
+					row[j] += z * turn[k*c.d+j]
+				}
+			}
+			for j := range c.d {
+				row[j] += r.NormFloat64()
+			}
+			row[c.d], p.Y[i*4+i%4], p.W[i] = 1, 1, 1
+			row[i%4]++
+		}
+		if c.centred {
+			centre := NewTheta(c.d+1, 4)
+			for i := range centre.W {
+				centre.W[i] = .1 * r.NormFloat64()
+			}
+			p.Centre = &centre
+		}
+		w := &workspace{}
+		opt, err := Options{Tolerance: 1e-8}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tried := patience(p) >= leastPatience; tried != c.tried {
+			t.Errorf("%s: the diagonal is tried: %t, want %t", c.name, tried, c.tried)
+		}
+		got, err := w.fit(t.Context(), p, opt)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if slow := w.diagonal == nil; slow != c.slow {
+			t.Errorf("%s: the inverse took over: %t, want %t", c.name, slow, c.slow)
+		}
+		want, err := w.byInverse(t.Context(), p, opt)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		most := patience(p) // where the first step tells; at most twice the worth of the inverse where a later one does
+		if c.n > c.d {
+			most *= 2 * productsOfFirst
+		}
+		if c.slow && got.Products > want.Products+most {
+			t.Errorf("%s: %d products, of which the diagonal may have %d, and %d by the inverse", c.name, got.Products, most, want.Products)
+		}
+		var apart, size float64
+		for i, v := range want.Theta.W {
+			apart, size = max(apart, math.Abs(v-got.Theta.W[i])), max(size, math.Abs(v))
+		}
+		if !(apart <= 1e-4*size) {
+			t.Errorf("%s: minimisers differ by %.1e of %.1e", c.name, apart, size)
+		}
+	}
+}
