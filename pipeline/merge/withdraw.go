@@ -15,7 +15,7 @@ import (
 var ErrPlace = errors.New("the part without it keeps another upload whole, which is summed by now: merge the round's uploads again without " +
 	"it, or keep the round's sums (fmp pool --state)")
 
-// Remove takes an upload out of what was merged so far: the part is then, to the byte, the one that the client never took part in. An upload
+// Remove takes an upload out of the merged ones: the part is then, to the byte, the one that the client never took part in. An upload
 // whose place a summed one would take cannot be taken out ([ErrPlace]). After an error nothing is taken out.
 func (m *Merger) Remove(data []byte) error {
 	u, err := federate.Decode(data, m.Want)

@@ -157,13 +157,14 @@ func products(a, b []float64, k int) []float64 {
 	out := make([]float64, n*m)
 	for i := range n {
 		for j := range m {
-			out[i*m+j] = dot(a[i*k:(i+1)*k], b[j*k:(j+1)*k])
+			out[i*m+j] = Dot(a[i*k:(i+1)*k], b[j*k:(j+1)*k])
 		}
 	}
 	return out
 }
 
-func dot(a, b []float64) float64 {
+// Dot returns the product of two rows, with the same bits on every machine.
+func Dot(a, b []float64) float64 {
 	b = b[:len(a)]
 	var s0, s1, s2, s3 float64
 	i := 0
@@ -201,7 +202,7 @@ func inverseRoot(q []float64, n int) []float64 {
 	l := make([]float64, n*n)
 	for i := range n {
 		for j := range i + 1 {
-			v := q[i*n+j] - dot(l[i*n:i*n+j], l[j*n:j*n+j])
+			v := q[i*n+j] - Dot(l[i*n:i*n+j], l[j*n:j*n+j])
 			if i == j {
 				l[i*n+i] = math.Sqrt(v)
 			} else {

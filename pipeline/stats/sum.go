@@ -139,28 +139,26 @@ func (r *rows) second(w *moments.Within) []whole.Number {
 		}
 	}
 	out := make([]whole.Number, k*(k+1)/2)
+	triangle(k, func(at, i, j int) {
+		out[at] = whole.Of(scatter[i*k+j] + moments.Dot(weighted[i*n:(i+1)*n], x[j*n:(j+1)*n]))
+	})
+	return out
+}
+
+// triangle does each element of an upper triangle, row by row, on all processors.
+func triangle(k int, do func(at, i, j int)) {
 	var wait sync.WaitGroup
 	workers := runtime.GOMAXPROCS(0)
 	for first := range workers {
 		wait.Go(func() {
 			for i := first; i < k; i += workers {
-				to := out[i*k-i*(i-1)/2:]
-				a := weighted[i*n : (i+1)*n]
 				for j := i; j < k; j++ {
-					to[j-i] = whole.Of(scatter[i*k+j] + dot(a, x[j*n:(j+1)*n]))
+					do(i*k-i*(i-1)/2+j-i, i, j)
 				}
 			}
 		})
 	}
 	wait.Wait()
-	return out
-}
-
-func dot(a, b []float64) (sum float64) {
-	for i, v := range a {
-		sum += float64(v * b[i])
-	}
-	return sum
 }
 
 // Add adds a sum. After an error nothing is added.
@@ -274,17 +272,14 @@ func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
 	}
 	w := &moments.Within{K: k, Dof: int(max(s.rows-int64(n), 0))}
 	if w.Dof > 0 {
-		at := 0
-		for i := range k {
-			for j := i; j < k; j++ {
-				v := s.second[at].Float() - dot(weighted[i*n:(i+1)*n], x[j*n:(j+1)*n])
-				if i == j {
-					v = max(v, 0) // but for rounding
-				}
-				w.Data = append(w.Data, float32(v))
-				at++
+		w.Data = make([]float32, len(s.second))
+		triangle(k, func(at, i, j int) {
+			v := s.second[at].Float() - moments.Dot(weighted[i*n:(i+1)*n], x[j*n:(j+1)*n])
+			if i == j {
+				v = max(v, 0) // but for rounding
 			}
-		}
+			w.Data[at] = float32(v)
+		})
 	}
 	return set, w, curves
 }
