@@ -9,9 +9,10 @@ import (
 	"fmp/onnx/serde"
 )
 
-// canonical returns the part of a graph that computes some values from others as a model file, in the one form that it has here
-// (docs/formats.md): these bytes are decoded and run, and a network's digest is their sha256, so that the digest is of everything that an
-// executor reads. Names, documentation, the order of nodes and of attributes, and nodes that the values do not need are not in it.
+// canonical returns the part of a graph that computes some values from others as a model file, in the one form that it
+// has here (docs/formats.md): these bytes are decoded and run, and a network's digest is their sha256, so that the
+// digest is of everything that an executor reads. Names, documentation, the order of nodes and of attributes, and nodes
+// that the values do not need are not in it.
 func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, error) {
 	w := &walk{model: m, maker: makers(m.Graph), named: map[string]string{"": ""},
 		graph: &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}}, opsets: map[string]int64{"": m.Opset()}}
@@ -43,7 +44,8 @@ type walk struct {
 // maxChain bounds the nodes of a network one behind another.
 const maxChain = 20_000
 
-// value copies the nodes that make a value, and returns its new name. Only the empty name, of a value left out, stays as it is.
+// value copies the nodes that make a value, and returns its new name. Only the empty name, of a value left out, stays
+// as it is.
 func (w *walk) value(name string) (string, error) {
 	if to, ok := w.named[name]; ok {
 		return to, nil

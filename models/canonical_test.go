@@ -293,7 +293,9 @@ func TestTwoReadings(t *testing.T) {
 		"a node that reads itself": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Gemm").Inputs[0] = of(g, "Gemm").Outputs[0]
 		}, true},
-		"an output more":                {func(_ *onnx.Model, g *onnx.Graph) { g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: "images", DType: onnx.Uint8}) }, true},
+		"an output more": {func(_ *onnx.Model, g *onnx.Graph) {
+			g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: "images", DType: onnx.Uint8})
+		}, true},
 		"an output twice":               {func(_ *onnx.Model, g *onnx.Graph) { g.Outputs[1] = g.Outputs[0] }, true},
 		"an input more":                 {func(_ *onnx.Model, g *onnx.Graph) { g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: "key"}) }, true},
 		"labels that it sees":           {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Clip").Inputs[1] = "labels" }, true},

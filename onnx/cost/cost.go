@@ -1,5 +1,6 @@
-// Package cost bounds the work and memory of a run of a model, from the shapes of its inputs and before it runs: multiply-adds, and bytes of
-// the values that are alive at the same time. A small file can ask for any amount of either.
+// Package cost bounds the work and memory of a run of a model, from the shapes of its inputs and before it runs:
+// multiply-adds, and bytes of the values that are alive at the same time. A small file can ask for any amount of
+// either.
 package cost
 
 import (
@@ -21,8 +22,8 @@ type Cost struct {
 	Hardest, Largest *onnx.Node
 }
 
-// Of returns the cost of a run whose inputs have the given shapes. It is an error where a shape cannot be told beforehand, and where nodes
-// hold graphs, whose runs cannot be counted.
+// Of returns the cost of a run whose inputs have the given shapes. It is an error where a shape cannot be told
+// beforehand, and where nodes hold graphs, whose runs cannot be counted.
 func Of(m *onnx.Model, inputs map[string][]int) (Cost, error) {
 	c := onnx.Clone(m)
 	if err := pass.Inline(c); err != nil {
@@ -166,8 +167,8 @@ func (t *tally) release(n *onnx.Node) error {
 	return nil
 }
 
-// Foreign are the limits of a model that somebody else made: 2^38 multiply-adds an item, more than four times those of the largest vision
-// transformer in wide use (ViT-L/16 at 224 pixels: 6e10), and 1 GiB.
+// Foreign are the limits of a model that somebody else made: 2^38 multiply-adds an item, more than four times those of
+// the largest vision transformer in wide use (ViT-L/16 at 224 pixels: 6e10), and 1 GiB.
 var Foreign = engine.Limits{Work: 1 << 38, Bytes: 1 << 30}
 
 // Check returns an error where a run takes more than the limits, of which 0 is none.

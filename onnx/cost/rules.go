@@ -59,7 +59,8 @@ func (c *call) size(i, axis int) float64 {
 // taps is the number of weights, input i, behind one output.
 func (c *call) taps(i int) float64 { return c.input(i).count / max(1, c.size(i, 0)) }
 
-// each is the work of one element of the outputs. Operators of other domains (FusedMatMul, QLinearConv, QAttention) are told by their names.
+// each is the work of one element of the outputs. Operators of other domains (FusedMatMul, QLinearConv, QAttention) are
+// told by their names.
 func (c *call) each() float64 {
 	name := c.node.Op
 	switch {
@@ -102,7 +103,8 @@ func (c *call) each() float64 {
 	return 1
 }
 
-// longest is the length of the longest list among the attributes: support vectors, nodes of trees, and coefficients are lists.
+// longest is the length of the longest list among the attributes: support vectors, nodes of trees, and coefficients are
+// lists.
 func (c *call) longest() float64 {
 	n := 1
 	for _, a := range c.node.Attrs {
@@ -152,7 +154,8 @@ func sorting(c *call) float64 {
 	return n * math.Log2(n+2)
 }
 
-// transform takes a frequency for a sum over the longest axis or frame: frames whose length is no power of two are not factored.
+// transform takes a frequency for a sum over the longest axis or frame: frames whose length is no power of two are not
+// factored.
 func transform(c *call) float64 {
 	longest, made := c.input(2).count, 0.0
 	for _, v := range slices.Concat(c.in[:1], c.out) {
@@ -211,13 +214,15 @@ func einsum(c *call) float64 {
 	return total
 }
 
-// recurrent is the products of a layer: X is [seq, batch, in], W [dirs, gates hidden, in], R [dirs, gates hidden, hidden].
+// recurrent is the products of a layer: X is [seq, batch, in], W [dirs, gates hidden, in], R [dirs, gates hidden,
+// hidden].
 func recurrent(c *call, gates float64) float64 {
 	hidden := c.size(2, 2)
 	return c.size(0, 0) * c.size(0, 1) * c.size(1, 0) * gates * hidden * (c.size(0, 2) + hidden)
 }
 
-// attention is two products of each query with all keys, of which there are as many as the longest axis of keys or of the past has.
+// attention is two products of each query with all keys, of which there are as many as the longest axis of keys or of
+// the past has.
 func attention(c *call) float64 {
 	longest, width := 1.0, 0.0
 	for _, v := range c.in {

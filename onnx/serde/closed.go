@@ -10,10 +10,10 @@ import (
 	"fmp/onnx/onnxpb"
 )
 
-// Closed decodes a model that is one closed file: all of it lies in the data, and nothing in the data goes unread. [Marshal] must write the
-// same message again, field by field, so that no reader finds more in it than this one: data in other files, unknown or unused fields,
-// numbers that are stored twice or beyond a tensor's end, names and operator sets that are given twice, annotations.
-// Functions of the model's own and graphs within nodes are refused.
+// Closed decodes a model that is one closed file: all of it lies in the data, and nothing in the data goes unread.
+// [Marshal] must write the same message again, field by field, so that no reader finds more in it than this one: data
+// in other files, unknown or unused fields, numbers that are stored twice or beyond a tensor's end, names and operator
+// sets that are given twice, annotations. Functions of the model's own and graphs within nodes are refused.
 func Closed(data []byte) (*onnx.Model, error) {
 	p, err := decode(data, maxClosedParts)
 	if err != nil {
@@ -52,7 +52,8 @@ func closedModel(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	return m, nil
 }
 
-// outside describes a part of a message that lies in another file or in a field that is not known; "" where there is none.
+// outside describes a part of a message that lies in another file or in a field that is not known; "" where there is
+// none.
 func outside(p protoreflect.Message) (what string) {
 	eachMessage(p, func(m protoreflect.Message) bool {
 		t, ok := m.Interface().(*onnxpb.TensorProto)
