@@ -15,6 +15,7 @@ func TestHostileArguments(t *testing.T) {
 	const evil = "\x1b[2J\x1b]0;owned\x07\u202e\u009b31m\rname"
 	dir := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", dir)
+	t.Chdir(dir) // fmp man writes a folder of its pages
 	var walk func(c *cobra.Command, path []string)
 	walk = func(c *cobra.Command, path []string) {
 		for _, more := range [][]string{{evil}, {"--" + evil}, {filepath.Join(dir, evil), evil, evil, evil}, {evil, "--json"}} {
