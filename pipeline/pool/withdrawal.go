@@ -112,6 +112,9 @@ func VerifyWithdrawal(data []byte, signers *identity.Roster) (*Withdrawal, error
 	if err := d.Decode(&w); err != nil {
 		return nil, fmt.Errorf("withdrawal: not a record that fmp pool --record writes: %w", err)
 	}
+	if d.More() {
+		return nil, errors.New("withdrawal: the record has more behind its end")
+	}
 	s, err := w.statement()
 	if err != nil {
 		return nil, err
