@@ -8,7 +8,7 @@ import (
 	"fmp/onnx/dense"
 )
 
-// mostBetween bounds the directions along which a corpus's classes lie apart that a prior of class means keeps; what is beyond them is
+// mostBetween bounds the directions along which a corpus's classes lie apart that a prior of class means keeps; the rest is
 // spread evenly.
 const mostBetween = 64
 

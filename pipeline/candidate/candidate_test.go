@@ -220,7 +220,7 @@ func TestJudge(t *testing.T) {
 	if math.Abs(twice-at-math.Log(2)) > 0.02 || math.Abs(same-likelihood) > 1e-3 || !(e < 0.2) {
 		t.Errorf("log temperatures %.3f and of logits twice as large %.3f, error %.3f, likelihoods %.4f and %.4f", at, twice, e, likelihood, same)
 	}
-	r.Points = Points{rows, labels}
+	r.Points = Points{Rows: rows, Labels: labels}
 	m := posterior(t, r, Options{})
 	if d := m.Components[0].Deviation; !(d < 0.15) {
 		t.Errorf("1,500 calibration points leave a deviation of %.2f", d)
@@ -293,6 +293,22 @@ func TestEnsemble(t *testing.T) {
 		t.Fatalf("%d heads of a mixture", len(heads))
 	}
 	const s = 100
+	var far float64
+	spread := &Mixture{}
+	for _, h := range m.Ensemble(s, Options{}) {
+		spread.Components = append(spread.Components, Component{Weight: 1. / s, Head: h})
+	}
+	fresh, _ := w.rows(300)
+	own := spread.LogProbabilities(fresh)
+	for i, v := range m.LogProbabilities(fresh) {
+		far += math.Abs(math.Exp(v)-math.Exp(own[i])) / float64(len(own))
+	}
+	if far > 0.02 || slices.Equal(spread.Components[0].Head.W, spread.Components[1].Head.W) {
+		t.Errorf("samples have the mixture's probabilities but for %.4f", far)
+	}
+	for i := range m.Components {
+		m.Components[i].spread = nil
+	}
 	count := map[*float64]float64{}
 	for _, h := range m.Ensemble(s, Options{}) {
 		count[&h.W[0]]++
@@ -517,4 +533,29 @@ func Example() {
 	p := m.LogProbabilities([]float32{0, 0, 3, 2})
 	fmt.Println(p[0] > p[1], p[2] < p[3])
 	// Output: true true
+}
+
+// Images that are added one by one leave the statistics that they have when they are there from the start.
+func TestPointsCount(t *testing.T) {
+	for name, images := range map[string]int{"a factor": 7, "a matrix": 40} {
+		w := newWorld(8)
+		x, y := w.rows(images + 4)
+		r := &Round{K: w.k, C: w.c, Clients: []Client{upload(t, x[:images*w.k], w.k, y[:images], w.c)}}
+		r.Points = Points{Rows: x[images*w.k:], Labels: y[images:], Clients: []int{0, 0, 0, 0}}
+		got, err := r.counted().sum(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := &Round{K: w.k, C: w.c, Clients: []Client{upload(t, x, w.k, y, w.c)}}
+		want, err := whole.sum(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near(t, name+": counts", got.all.n, want.all.n, 0)
+		near(t, name+": means", got.all.mean, want.all.mean, 1e-6)
+		near(t, name+": scatter", got.all.scatter, want.all.scatter, 1e-5)
+		if got.all.dof != want.all.dof {
+			t.Errorf("%s: %v degrees of freedom, want %v", name, got.all.dof, want.all.dof)
+		}
+	}
 }

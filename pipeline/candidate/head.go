@@ -19,6 +19,7 @@ type discriminant struct {
 	precision []float64 // [K]
 	m         []float64 // class means drawn towards the grand mean by n / (n + n0), [C, K]
 	bias      []float64 // [C]
+	n0        float64   // images whose noise is as much as the spread of class means
 }
 
 // at returns the discriminant of a strength, and of a prior of class means, which is nil for that of the shape of W.
@@ -34,14 +35,15 @@ func (b *basis) at(strength float64, prior *between) *discriminant {
 	for y := range norms {
 		norms[y] = h.norm(b.means[y*k:][:k])
 	}
-	if n0 := b.pseudo(norms, noise); prior == nil {
+	h.n0 = b.pseudo(norms, noise)
+	if prior == nil {
 		for y := range b.c {
-			share := b.share(y, n0)
+			share := b.share(y, h.n0)
 			axpy(share, b.means[y*k:][:k], h.m[y*k:][:k])
 			h.bias[y] = -share * share * norms[y] / 2
 		}
 	} else {
-		h.m = b.drawn(prior, n0, b.means, b.turned(prior.rows), h.solve)
+		h.m = b.drawn(prior, h.n0, b.means, b.turned(prior.rows), h.solve)
 		for y := range b.c {
 			h.bias[y] = -h.norm(h.m[y*k:][:k]) / 2
 		}

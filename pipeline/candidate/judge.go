@@ -12,7 +12,7 @@ import (
 const (
 	// mostJudges bounds the images of a judge that are asked about, so that a pool takes bounded time.
 	mostJudges = 2000
-	// judgeBlocks are the parts of a judge's images whose leaving out gives the error of what they say.
+	// judgeBlocks are the parts of a judge's images whose leaving out gives the error of its verdict.
 	judgeBlocks = 10
 	// mostJudged bounds the candidates that judges are asked about, and leastJudged how far below the best their evidence may lie, in nats.
 	mostJudged, leastJudged = 8, 14
@@ -110,7 +110,7 @@ func (r *Round) askRegression(g *judge, h *discriminant, s *sums, o *Options) (o
 	return out, nil
 }
 
-// verdict is what a judge says of a head: the log of the factor on its temperature, with its error, and its mean log-likelihood there.
+// verdict is the judge's of a head: the log of the factor on its temperature, with its error, and its mean log-likelihood there.
 func verdict(blocks [judgeBlocks]moments.Curve) (at, e, likelihood float64) {
 	all := sumOf(blocks[:])
 	left := make([]float64, judgeBlocks)
@@ -120,7 +120,7 @@ func verdict(blocks [judgeBlocks]moments.Curve) (at, e, likelihood float64) {
 	return peak(all), jackknife(left) + errorT, slices.Max(all[:]) / judgeBlocks
 }
 
-// judged is a candidate's head with what the judges made of it.
+// judged is a candidate's head after the judges were asked.
 type judged struct {
 	head  linear // at its temperature
 	log   normal // of the factor on the temperature

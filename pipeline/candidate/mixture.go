@@ -24,6 +24,8 @@ type Component struct {
 	Head   erm.Theta
 	// Deviation is that of the log temperature: logits are those of the head times exp(-z), z of N(0, Deviation^2).
 	Deviation float64
+
+	spread *spread // of class means; nil for a regression
 }
 
 // Evidence is that of the clients for one candidate.
@@ -60,20 +62,48 @@ func (m *Mixture) Heads() (heads []erm.Theta, weights []float64) {
 }
 
 // Ensemble returns s equally likely heads: those of Heads by systematic resampling, whose counts differ from s times the weight by less
-// than one, in random order. Heads that appear more than once share memory.
+// than one, in random order, each with class means of its own (spread). Heads without spread that appear more than once share memory.
 func (m *Mixture) Ensemble(s int, o Options) []erm.Theta {
-	heads, weights := m.Heads()
+	type place struct{ component, node int }
+	var places []place
+	var weights []float64
+	for i := range m.Components {
+		c := &m.Components[i]
+		if c.Deviation == 0 {
+			places, weights = append(places, place{i, -1}), append(weights, c.Weight)
+			continue
+		}
+		for k, n := range nodes {
+			places, weights = append(places, place{i, k}), append(weights, c.Weight*n.weight)
+		}
+	}
 	r := rng.New(o.Seed, "candidate", o.Stream, "ensemble")
 	u, sum, at := r.Float64(), 0.0, 0
-	var out []erm.Theta
-	for i := range s {
-		for at < len(heads)-1 && sum+weights[at] < (float64(i)+u)/float64(s) {
+	drawn := make([]int, s)
+	for i := range drawn {
+		for at < len(places)-1 && sum+weights[at] < (float64(i)+u)/float64(s) {
 			sum += weights[at]
 			at++
 		}
-		out = append(out, heads[at])
+		drawn[i] = at
 	}
-	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	r.Shuffle(s, func(i, j int) { drawn[i], drawn[j] = drawn[j], drawn[i] })
+	out := make([]erm.Theta, s)
+	same := map[int]erm.Theta{}
+	for i, at := range drawn {
+		c := &m.Components[places[at].component]
+		t, ok := same[at]
+		if !ok {
+			if t = c.Head; places[at].node >= 0 {
+				t = c.cooled(math.Exp(-nodes[places[at].node].at * c.Deviation))
+			}
+			same[at] = t
+		}
+		if c.spread != nil {
+			t = c.spread.draw(t, rng.New(o.Seed, "candidate", o.Stream, "latent", i))
+		}
+		out[i] = t
+	}
 	return out
 }
 

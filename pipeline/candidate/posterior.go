@@ -112,12 +112,33 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 	if err != nil {
 		return nil, err
 	}
-	m.keep(cands, asked, found, scores, heads)
-	return m, nil
+	order := m.keep(cands, asked, found, scores)
+	all, sums := r.counted(), s
+	if all != r { // the points were asked: now they count
+		if sums, err = all.sum(o.Threads); err != nil {
+			return nil, err
+		}
+	}
+	return m, each(len(order), o.Threads, func(i int) (err error) {
+		at := order[i]
+		c, e, h, l := &cands[asked[at]], m.Evidence[asked[at]], heads[at], found[at].head
+		if all != r && c.corpus == nil {
+			h = sums.in(c.target).at(c.strength, c.prior)
+			if l, err = all.refit(h, math.Exp(e.LogTemperature), o); err != nil {
+				return err
+			}
+			l = *l.over(math.Exp(found[at].log.mean))
+		}
+		m.Components[i].Head = h.head(l)
+		if c.corpus == nil {
+			m.Components[i].spread = h.spread(math.Exp(e.LogTemperature + found[at].log.mean))
+		}
+		return nil
+	})
 }
 
-// keep makes the components of the heads that were found for the candidates asked about.
-func (m *Mixture) keep(cands []candidate, asked []int, found []judged, scores []float64, heads []*discriminant) {
+// keep chooses the components among the candidates asked about, and returns their places there.
+func (m *Mixture) keep(cands []candidate, asked []int, found []judged, scores []float64) []int {
 	again := make([]float64, len(asked))
 	for i, j := range asked {
 		again[i] = scores[j] + found[i].score
@@ -131,7 +152,7 @@ func (m *Mixture) keep(cands []candidate, asked []int, found []judged, scores []
 	for _, i := range order {
 		j := asked[i]
 		m.Evidence[j].Weight = weight[i] / total
-		m.Components = append(m.Components, Component{Name: cands[j].name, Weight: m.Evidence[j].Weight, Head: heads[i].head(found[i].head),
-			Deviation: found[i].log.deviation})
+		m.Components = append(m.Components, Component{Name: cands[j].name, Weight: m.Evidence[j].Weight, Deviation: found[i].log.deviation})
 	}
+	return order
 }

@@ -38,11 +38,12 @@ type Round struct {
 	Points  Points
 }
 
-// Points are the clients' calibration points: rows, [N, K], of single images with N labels, which are in no statistic. Fewer than twenty say
-// nothing.
+// Points are the clients' calibration points: rows, [N, K], of single images with N labels, which are in no statistic; fewer than twenty are
+// not asked. Clients are their numbers: with them the points count as images once they have been asked.
 type Points struct {
-	Rows   []float32
-	Labels []int
+	Rows    []float32
+	Labels  []int
+	Clients []int
 }
 
 // cell is one client's class mean.
@@ -90,7 +91,13 @@ func (r *Round) Check() error {
 	if len(r.Points.Rows) != len(r.Points.Labels)*r.K {
 		return fmt.Errorf("candidate: %d numbers for %d calibration points of %d", len(r.Points.Rows), len(r.Points.Labels), r.K)
 	}
+	if of := r.Points.Clients; of != nil && len(of) != len(r.Points.Labels) {
+		return fmt.Errorf("candidate: %d clients of %d calibration points", len(of), len(r.Points.Labels))
+	}
 	for i, y := range r.Points.Labels {
+		if of := r.Points.Clients; of != nil && (of[i] < 0 || of[i] >= len(r.Clients)) {
+			return fmt.Errorf("candidate: client %d of calibration point %d; there are %d", of[i], i, len(r.Clients))
+		}
 		if y < 0 || y >= r.C {
 			return fmt.Errorf("candidate: class %d of calibration point %d; allowed are 0 to %d", y, i, r.C-1)
 		}
