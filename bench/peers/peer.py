@@ -73,7 +73,28 @@ def features():
     return once, f"onnxruntime {onnxruntime.__version__} from Python"
 
 
-def net():
+def onnxruntime_net():
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(load("model").tobytes(), options, providers=["CPUExecutionProvider"])
+    feeds = {v.name: load(f"in{i}") for i, v in enumerate(session.get_inputs())}
+    return lambda: session.run(None, feeds), f"onnxruntime {onnxruntime.__version__} from Python"
+
+
+def openvino_net():
+    import openvino
+
+    core = openvino.Core()
+    # In float32, as the others: by default it takes bfloat16 where the processor has that.
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+    request = core.compile_model(core.read_model(load("model").tobytes()), "CPU", settings).create_infer_request()
+    feeds = {i: load(f"in{i}") for i in range(len(request.model_inputs))}
+    return lambda: request.infer(feeds), f"OpenVINO {openvino.__version__.partition('-')[0]}"
+
+
+def tract_net():
     import importlib.metadata
 
     import tract
@@ -104,7 +125,7 @@ def setting():
     if kind == "features":
         return features()
     if kind == "net":
-        return net()
+        return {"tract": tract_net, "onnxruntime": onnxruntime_net, "openvino": openvino_net}[how]()
     if kind == "extractor":
         import learn
 
@@ -113,7 +134,7 @@ def setting():
         import learn
 
         return learn.meta(kind, load("x"), load("y"))
-    sys.exit(f"no work {work!r}; there are fit:SOLVER, heads:SOLVER, product, features, net, extractor[:LAYOUT], predictor and embedding")
+    sys.exit(f"no work {work!r}; there are fit:SOLVER, heads:SOLVER, product, features, net:ENGINE, extractor[:LAYOUT], predictor and embedding")
 
 
 try:

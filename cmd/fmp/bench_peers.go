@@ -40,7 +40,7 @@ steps of training, Table I) and the same with other programs, in turns on one th
 medians, least and most, and how many times as long the others take. A product of matrices says how fast the machine is. The
 last rows are of sizes that could be a wall, with nobody beside them. All of it takes ten minutes.
 
-scikit-learn, scipy, numpy, tract and Python's onnxruntime are run by the script in the source tree's bench/peers, in a virtual
+scikit-learn, scipy, numpy, tract, OpenVINO and Python's onnxruntime are run by the script in the source tree's bench/peers, in a virtual
 environment that make bench-peers makes; PyTorch where somebody has installed it there. What is not at hand is said to be. ort is the
 ONNX Runtime, with a graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		Example: `  fmp bench peers

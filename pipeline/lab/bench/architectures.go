@@ -12,7 +12,8 @@ import (
 // layers builds architectures: convolutions with folded batch normalisation, and weights from N(0, 2 / fan in).
 type layers struct {
 	*build.Builder
-	n int
+	n      int
+	padded bool // paddings are nodes of their own, computed from constants, as PyTorch exports "same" ones
 }
 
 func newLayers(name string) (*layers, build.Ref) {
@@ -39,6 +40,12 @@ func (l *layers) conv(x build.Ref, in, out, size, stride, group int) build.Ref {
 	l.n++
 	b := l.Param(fmt.Sprint("b", l.n), onnx.ZerosF32(out))
 	p := size / 2
+	if l.padded && p > 0 {
+		before := (size - stride) / 2
+		after := size - stride - before
+		pads := l.Op("Concat", []build.Ref{l.Axes(0, 0, before, before), l.Axes(0, 0, after, after)}, onnx.IntAttr("axis", 0))
+		x, p = l.Op("Pad", []build.Ref{x, pads}), 0
+	}
 	return l.Op("Conv", []build.Ref{x, w, b}, onnx.IntsAttr("kernel_shape", size, size), onnx.IntsAttr("strides", stride, stride),
 		onnx.IntsAttr("pads", p, p, p, p), onnx.IntAttr("group", group))
 }
@@ -183,19 +190,34 @@ func efficientNetB0() (*onnx.Model, error) {
 	l, x := newLayers("efficientnet-b0")
 	sigmoid := func(x build.Ref) build.Ref { return l.Op("Sigmoid", []build.Ref{x}) }
 	silu := func(x build.Ref) build.Ref { return l.Mul(x, sigmoid(x)) }
-	x = silu(l.conv(x, 3, 32, 3, 2, 1))
+	return l.efficient(x, silu, func(b *inverted, in int) { b.squeeze, b.inner, b.gate = in/4, silu, sigmoid })
+}
+
+// efficientNetLite0 builds that network as mobile devices take it: without scales of channels, and with activations cut off at 6 (Liu
+// 2020, "Higher accuracy on vision models with EfficientNet-Lite"), in PyTorch's form.
+func efficientNetLite0() (*onnx.Model, error) {
+	l, x := newLayers("efficientnet-lite0")
+	l.padded = true
+	low, high := l.F32(0), l.F32(6)
+	relu6 := func(x build.Ref) build.Ref { return l.Op("Clip", []build.Ref{x, low, high}) }
+	return l.efficient(x, relu6, func(*inverted, int) {})
+}
+
+// efficient builds the blocks of EfficientNet-B0; scales readies those of a block's channels.
+func (l *layers) efficient(x build.Ref, act func(build.Ref) build.Ref, scales func(b *inverted, in int)) (*onnx.Model, error) {
+	x = act(l.conv(x, 3, 32, 3, 2, 1))
 	in := 32
 	for _, s := range []struct{ t, size, c, n, s int }{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2}, {6, 5, 40, 2, 2}, {6, 3, 80, 3, 2},
 		{6, 5, 112, 3, 1}, {6, 5, 192, 4, 2}, {6, 3, 320, 1, 1}} {
 		for i := range s.n {
-			b := inverted{size: s.size, wide: in * s.t, out: s.c, stride: 1, squeeze: in / 4, act: silu, inner: silu, gate: sigmoid}
-			if i == 0 {
+			b := inverted{size: s.size, wide: in * s.t, out: s.c, stride: 1, act: act}
+			if scales(&b, in); i == 0 {
 				b.stride = s.s
 			}
 			x, in = l.inverted(x, in, b), s.c
 		}
 	}
-	return l.done(silu(l.conv(x, in, 1280, 1, 1, 1)), 1280)
+	return l.done(act(l.conv(x, in, 1280, 1, 1, 1)), 1280)
 }
 
 // tinyViT builds the network of Dosovitskiy et al. 2021, "An image is worth 16x16 words", in the size of Touvron et al. 2021 (DeiT-Ti);

@@ -61,6 +61,8 @@ func nets() []net {
 		{"MobileNetV2, one image of 224 x 224", image("images", 1, 224), mobileNetV2},
 		{"MobileNetV3 large, one image of 224 x 224", image("images", 1, 224), mobileNetV3},
 		{"EfficientNet-B0, one image of 224 x 224", image("images", 1, 224), efficientNetB0},
+		{"EfficientNet-Lite0 with paddings of PyTorch's, one image of 224 x 224", image("images", 1, 224), efficientNetLite0},
+		{"EfficientNet-Lite0 with paddings of PyTorch's, 16 images of 224 x 224", image("images", 16, 224), efficientNetLite0},
 		{"ResNet-50, one image of 224 x 224", image("images", 1, 224), resNet50},
 		{"ViT (patches of 16, width 192, 12 blocks), one image of 224 x 224", image("images", 1, 224), tinyViT},
 	}
@@ -152,6 +154,6 @@ func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 			return out, err
 		}
 		files["model"] = onnx.NewTensor(data, len(data))
-		return b.with(ctx, out, files, peer{"net", "tract"})
+		return b.with(ctx, out, files, peer{"net:tract", "tract"}, peer{"net:onnxruntime", "onnxruntime from Python"}, peer{"net:openvino", "OpenVINO"})
 	}
 }

@@ -55,11 +55,17 @@ func Works() []Work {
 	works := []Work{{"product of 512 x 512 matrices, float64, 0.27 GFLOP", products}}
 	for _, n := range []int{100, 300, 1000} {
 		works = append(works, Work{fmt.Sprintf("one fit, %d points", n),
-			func(ctx context.Context, b *Bench) ([]Contender, error) { return fits(ctx, b, "fit", n, 0, 1) }})
+			func(ctx context.Context, b *Bench) ([]Contender, error) { return fits(ctx, b, "fit", dx, n, 0, 1) }})
+	}
+	for _, size := range [][2]int{{1000, 512}, {1000, 1280}, {10_000, 512}} {
+		works = append(works, Work{fmt.Sprintf("one wide fit, %d points of %d features", size[0], size[1]),
+			func(ctx context.Context, b *Bench) ([]Contender, error) {
+				return fits(ctx, b, "fit", size[1], size[0], 0, 1)
+			}})
 	}
 	works = append(works,
 		Work{"80 heads, 100 pooled + 200 drawn points", func(ctx context.Context, b *Bench) ([]Contender, error) {
-			return fits(ctx, b, "heads", 100, 200, 80)
+			return fits(ctx, b, "heads", dx, 100, 200, 80)
 		}},
 		Work{"10,000 points predicted by 200 heads", predictions},
 	)
@@ -127,11 +133,11 @@ func classMeans(r *rand.Rand, d, k int) []float32 {
 	return m
 }
 
-// fits measures fits to count sets of own points each, together with shared points.
-func fits(ctx context.Context, b *Bench, kind string, shared, own, count int) ([]Contender, error) {
+// fits measures fits to count sets of own points each, together with shared points, of d features.
+func fits(ctx context.Context, b *Bench, kind string, d, shared, own, count int) ([]Contender, error) {
 	r := rng.New(1, "bench", kind, shared)
-	means := classMeans(r, dx, classes)
-	pooled, err := erm.FromSets(penalty, labelled(r, means, shared, dx, classes))
+	means := classMeans(r, d, classes)
+	pooled, err := erm.FromSets(penalty, labelled(r, means, shared, d, classes))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +145,7 @@ func fits(ctx context.Context, b *Bench, kind string, shared, own, count int) ([
 	whole := []*erm.Problem{pooled}
 	if own > 0 {
 		whole = nil
-		drawn, err := b.drawn(ctx, labelled(r, means, shared, dx, classes), own, count)
+		drawn, err := b.drawn(ctx, labelled(r, means, shared, d, classes), own, count)
 		if err != nil {
 			return nil, err
 		}
