@@ -91,7 +91,7 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 		rows:      f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE"),
 		skip:      f.Int("skip", 0, "images of an IDX file to leave out at its beginning"),
 		count:     f.Int("count", 0, "images of an IDX file to take; 0 takes all"),
-		threads:   f.Int("threads", 0, "threads of one operator; 0 is one a core"),
+		threads:   f.Int("threads", 0, "threads of one operator, and images that are decoded at once; 0 is one a core"),
 		pixels:    f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes"),
 		onBad:     f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named"),
 		atLeast:   f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more hides single images better than one of one"),
@@ -177,6 +177,7 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 	src, others, err := imagefile.Open(args[0], imagefile.Options{
 		Fit: cl.Fit, Classes: imagefile.Classes{Names: cl.Manifest.Classes, N: cl.Manifest.C},
 		Labels: *c.labels, Skip: *c.skip, Count: *c.count, MaxPixels: *c.pixels, MaxItems: maxItems,
+		Threads: *c.threads,
 	})
 	if err != nil {
 		return refused("compress", err)

@@ -30,7 +30,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 		reject := f.Float64("reject", 0, "leave images to people whose most probable class has less than this probability")
 		skip := f.Int("skip", 0, "images of an IDX file to leave out at its beginning")
 		count := f.Int("count", 0, "images of an IDX file to take; 0 takes all")
-		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
+		threads := f.Int("threads", 0, "threads of one operator, and images that are decoded at once; 0 is one a core")
 		pixels := f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
 		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
 		level := f.Float64("level", 0, "probability with which a prediction set holds the true class, 0.5 to 0.999; 0 is the stored one")
@@ -89,7 +89,9 @@ disagreement of the classifier's heads (mutual information in nats).`,
 				}
 				return p.Close()
 			}
-			src, others, err := c.Source(args[0], imagefile.Options{Optional: true, Skip: *skip, Count: *count, MaxPixels: *pixels})
+			src, others, err := c.Source(args[0], imagefile.Options{
+				Optional: true, Skip: *skip, Count: *count, MaxPixels: *pixels, Threads: *threads,
+			})
 			if err != nil {
 				return refused("predict", err)
 			}

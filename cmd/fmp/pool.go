@@ -106,7 +106,7 @@ type poolRun struct {
 	byClass                                          bool
 	shares, groups                                   string
 	rows, withSamples, trust, asJSON                 bool
-	anySize                                          bool
+	fixedSize                                        bool
 	settings                                         poolSettings
 	poolSums
 
@@ -175,8 +175,8 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.StringVarP(&o.out, "output", "o", "classifier.onnx", "`FILE` to write: .onnx, or .npy for the heads alone")
 	wantFolders(cmd, "output")
 	flags.BoolVar(&o.rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
-	flags.BoolVar(&o.anySize, "any-size", false, "make the classifier of images of any height and width, which it resizes itself, as fmp "+
-		"predict does")
+	flags.BoolVar(&o.fixedSize, "fixed-size", false, "make the classifier of images of one size alone, which its callers must crop and "+
+		"resize as fmp predict does (default: of any size, with cropping and resizing in the graph)")
 	flags.BoolVar(&o.withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
 	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&o.trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
@@ -218,8 +218,8 @@ func (o *poolRun) open(oneRound bool) (err error) {
 	if o.ext != ".onnx" && o.ext != ".npy" {
 		return usageErrorf("--output %s: the name must end in .onnx (a classifier) or .npy (its heads)", o.out)
 	}
-	if o.anySize && (o.rows || o.ext == ".npy") {
-		return usageErrorf("--any-size is for classifiers of images: leave --rows out, and write .onnx")
+	if o.fixedSize && (o.rows || o.ext == ".npy") {
+		return usageErrorf("--fixed-size is for classifiers of images: leave --rows out, and write .onnx")
 	}
 	if o.skip, err = skipBad(o.onBad); err != nil {
 		return err
@@ -277,6 +277,10 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	m, bytes, err := o.save(ctx, r, p)
 	if err != nil {
 		return err
+	}
+	if o.fixedSize {
+		warnPool(cmd, fmt.Sprintf("--fixed-size: %s neither crops nor resizes; where callers do so in another way than fmp predict, "+
+			"probabilities differ", o.out))
 	}
 	if err := o.finish(); err != nil {
 		return err
@@ -524,7 +528,7 @@ func (o *poolRun) save(ctx context.Context, r sampledRound, p *posterior.Result)
 	if err != nil {
 		return nil, 0, usageError(err)
 	}
-	if o.anySize {
+	if !o.rows && !o.fixedSize {
 		if m, err = models.AnySize(m); err != nil {
 			return nil, 0, usageError(err)
 		}

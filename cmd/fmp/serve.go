@@ -650,6 +650,9 @@ func bothForms(ctx context.Context, r sampledRound, post *posterior.Result) (*se
 		to   *[]byte
 	}{{false, &made.Classifier}, {true, &made.Rows}} {
 		m, err := r.Classifier(ctx, post, form.rows, false, "fmp serve")
+		if err == nil && !form.rows {
+			m, err = models.AnySize(m)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -100,7 +100,7 @@ func TestAdapt(t *testing.T) {
 	for m := range 6 {
 		run(fmt.Sprintf("fmp-edge compress --model client.onnx --client owner%d -o upload%d owner%d", m, m, m))
 	}
-	out := run("fmp pool --any-size -o classifier.onnx --client-graph client.onnx upload0 upload1 upload2 upload3 upload4 upload5")
+	out := run("fmp pool -o classifier.onnx --client-graph client.onnx upload0 upload1 upload2 upload3 upload4 upload5")
 	if !bytes.Contains(out, []byte("2 of 6 clients differ")) {
 		t.Fatalf("no cameras differ:\n%s", out)
 	}

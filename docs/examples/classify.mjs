@@ -1,4 +1,4 @@
-// Classifies photographs with a classifier of fmp pool --any-size: npm install onnxruntime-node sharp
+// Classifies photographs with a classifier of fmp pool: npm install onnxruntime-node sharp
 // node classify.mjs classifier.onnx photo.jpg ...
 import ort from 'onnxruntime-node'
 import sharp from 'sharp'

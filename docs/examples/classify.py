@@ -1,4 +1,4 @@
-# Classifies photographs with a classifier of fmp pool --any-size: pip install onnxruntime pillow numpy
+# Classifies photographs with a classifier of fmp pool: pip install onnxruntime pillow numpy
 # python classify.py classifier.onnx photo.jpg ...
 import json, sys
 import numpy, onnxruntime

@@ -155,7 +155,7 @@ func TestSnippets(t *testing.T) {
 	for _, resize := range []string{"stretch", "crop", "crop:0.875", "pad"} {
 		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+" -o client.onnx && fmp-edge compress --model client.onnx --client "+
 			"shop -o upload drawn/train && "+
-			"fmp pool upload --client-graph client.onnx -o fixed.onnx && fmp pool upload --client-graph client.onnx --any-size -o classifier.onnx")
+			"fmp pool upload --client-graph client.onnx --fixed-size -o fixed.onnx && fmp pool upload --client-graph client.onnx -o classifier.onnx")
 		want := predictions(t, run("sh", "-c", "fmp predict fixed.onnx photos --json"))
 		near(t, resize+", of any size", want, predictions(t, run("sh", "-c", "fmp predict classifier.onnx photos --json")), 1e-4)
 		near(t, resize+", fmp-edge", want, predictions(t, run("sh", "-c", "fmp-edge predict --model classifier.onnx photos --json")), 1e-4)

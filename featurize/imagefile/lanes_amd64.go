@@ -44,3 +44,20 @@ func alongY(n, taps int, sums *int32, row *int16, first *int, weights *int16)
 //
 //go:noescape
 func downY(n, pairs int, dst *int16, rows *uint8, stride int, weights *int16, half int, shift int)
+
+// readPairs is readPairsGo.
+func readPairs(luma, cb, cr, red, green, blue []uint8) {
+	n := len(luma) &^ 15
+	if !haveLanes || n == 0 {
+		readPairsGo(luma, cb, cr, red, green, blue)
+		return
+	}
+	_, _, _, _, _ = cb[n/2-1], cr[n/2-1], red[n-1], green[n-1], blue[n-1]
+	pairsY(n, &luma[0], &cb[0], &cr[0], &red[0], &green[0], &blue[0])
+	readPairsGo(luma[n:], cb[n/2:], cr[n/2:], red[n:], green[n:], blue[n:])
+}
+
+// pairsY is readPairsGo for a multiple of 16 pixels.
+//
+//go:noescape
+func pairsY(n int, luma, cb, cr, red, green, blue *uint8)

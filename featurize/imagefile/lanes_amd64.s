@@ -90,3 +90,68 @@ pair:
 	JNZ       columns
 	VZEROUPPER
 	RET
+
+// FACTOR broadcasts a constant.
+#define FACTOR(v, x, y) \
+	MOVL         $v, AX \
+	VMOVD        AX, x \
+	VPBROADCASTD x, y
+
+// COLOUR writes sixteen bytes of a colour: those of even pixels are the sums of Y6 and colour, those of odd ones of Y5.
+#define COLOUR(colour, to) \
+	VPADDD    colour, Y6, Y7 \
+	VPADDD    colour, Y5, Y0 \
+	VPSRLD    $16, Y7, Y7 \
+	VPBLENDW  $0xaa, Y0, Y7, Y7 \
+	VPACKUSWB Y7, Y7, Y7 \
+	VPERMQ    $8, Y7, Y7 \
+	VMOVDQU   X7, (to) \
+	ADDQ      $16, to
+
+// func pairsY(n int, luma, cb, cr, red, green, blue *uint8)
+//
+// CX pixels left, SI luma, R8 and R9 cb and cr, R10 to R12 the planes; Y0 and Y1 cb and cr, Y2 to Y4 what they add to the colours, Y5 and
+// Y6 luma of odd and even pixels in units of 2^-16, Y9 to Y15 constants.
+TEXT ·pairsY(SB), NOSPLIT, $0-56
+	MOVQ n+0(FP), CX
+	MOVQ luma+8(FP), SI
+	MOVQ cb+16(FP), R8
+	MOVQ cr+24(FP), R9
+	MOVQ red+32(FP), R10
+	MOVQ green+40(FP), R11
+	MOVQ blue+48(FP), R12
+	FACTOR(0xff, X9, Y9)
+	FACTOR(0x10101, X10, Y10)
+	FACTOR(116130, X11, Y11)
+	FACTOR(46802, X12, Y12)
+	FACTOR(22554, X13, Y13)
+	FACTOR(91881, X14, Y14)
+	FACTOR(128, X15, Y15)
+
+pixels:
+	VPMOVZXBD (R8), Y0
+	VPMOVZXBD (R9), Y1
+	VPSUBD    Y15, Y0, Y0
+	VPSUBD    Y15, Y1, Y1
+	VPMULLD   Y14, Y1, Y2
+	VPMULLD   Y13, Y0, Y3
+	VPMULLD   Y12, Y1, Y4
+	VPADDD    Y4, Y3, Y4
+	VPXOR     Y3, Y3, Y3
+	VPSUBD    Y4, Y3, Y3
+	VPMULLD   Y11, Y0, Y4
+	VPMOVZXWD (SI), Y5
+	VPAND     Y9, Y5, Y6
+	VPSRLD    $8, Y5, Y5
+	VPMULLD   Y10, Y6, Y6
+	VPMULLD   Y10, Y5, Y5
+	COLOUR(Y2, R10)
+	COLOUR(Y3, R11)
+	COLOUR(Y4, R12)
+	ADDQ      $16, SI
+	ADDQ      $8, R8
+	ADDQ      $8, R9
+	SUBQ      $16, CX
+	JNZ       pixels
+	VZEROUPPER
+	RET

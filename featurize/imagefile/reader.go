@@ -109,19 +109,23 @@ func readYCbCr(p *image.YCbCr, x, y int, to [3][]uint8) {
 	case image.YCbCrSubsampleRatio411, image.YCbCrSubsampleRatio410:
 		shift = 2
 	}
-	odd := x & (1<<shift - 1)
-	if shift == 1 && odd == 0 {
+	if shift == 1 {
+		if x&1 == 1 {
+			red[0], green[0], blue[0] = chromaOf(cb[0], cr[0]).with(luma[0])
+			luma, cb, cr, red, green, blue = luma[1:], cb[1:], cr[1:], red[1:], green[1:], blue[1:]
+		}
 		readPairs(luma, cb, cr, red, green, blue)
 		return
 	}
+	odd := x & (1<<shift - 1)
 	for i, l := range luma {
 		k := (i + odd) >> shift
 		red[i], green[i], blue[i] = chromaOf(cb[k], cr[k]).with(l)
 	}
 }
 
-// readPairs is readYCbCr for two pixels of each colour.
-func readPairs(luma, cb, cr, red, green, blue []uint8) {
+// readPairsGo is readYCbCr for two pixels of each colour.
+func readPairsGo(luma, cb, cr, red, green, blue []uint8) {
 	n := len(luma)
 	red, green, blue = red[:n], green[:n], blue[:n]
 	for k, v := range cb[:n/2] {

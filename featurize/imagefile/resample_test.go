@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image"
+	"image/color"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -139,6 +140,35 @@ func TestLanesAreGo(t *testing.T) {
 			a.downGo(wantMid, sums, rows[first*stride:], stride, i)
 			if !slices.Equal(mid, wantMid) {
 				t.Fatalf("%v: down to output %d: %v; want %v", c, i, mid, wantMid)
+			}
+		}
+	}
+}
+
+// TestColoursOfPairs: colours of JPEGs are those of package color, in vectors and not, from even and odd columns on, for every subsampling.
+func TestColoursOfPairs(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 9))
+	for _, ratio := range []image.YCbCrSubsampleRatio{image.YCbCrSubsampleRatio420, image.YCbCrSubsampleRatio422,
+		image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio440, image.YCbCrSubsampleRatio411, image.YCbCrSubsampleRatio410} {
+		src := image.NewYCbCr(image.Rect(0, 0, 75, 10), ratio)
+		for _, plane := range [][]uint8{src.Y, src.Cb, src.Cr} {
+			for i := range plane {
+				plane[i] = []uint8{0, 255, uint8(random.IntN(256))}[random.IntN(3)]
+			}
+		}
+		for x := range 6 {
+			for y := range 10 {
+				for n := 1; n < 75-x; n += 17 {
+					to := [3][]uint8{make([]uint8, n), make([]uint8, n), make([]uint8, n)}
+					newReader(src, 3).read(x, y, to)
+					for i := range n {
+						c := src.YCbCrAt(x+i, y)
+						r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
+						if to[0][i] != r || to[1][i] != g || to[2][i] != b {
+							t.Fatalf("%v: pixel %d, %d of a line from %d: %d %d %d; want %d %d %d", ratio, x+i, y, x, to[0][i], to[1][i], to[2][i], r, g, b)
+						}
+					}
+				}
 			}
 		}
 	}

@@ -86,6 +86,8 @@ type Options struct {
 	Skip, Count int
 	// MaxPixels bounds the pixels of an image before it is decoded (default [MaxPixels]); MaxItems the number of images in a source.
 	MaxPixels, MaxItems int
+	// Threads is how many files [Read] decodes at once, before they are used: 0 is one a core.
+	Threads int
 }
 
 // Open opens a folder of images (one folder per class), a list of them (.csv of path,label), an IDX file of images, or, where
@@ -148,6 +150,11 @@ func startsAsImage(path string) bool {
 // items. Images that cannot be read are left out and returned as bad; do has then seen all others if skip is set, and
 // perhaps only some of them if not.
 func Read(ctx context.Context, src Source, f Fit, n int, skip bool, do func(pixels []uint8, items []Item) error) (bad []error, err error) {
+	if p, ok := src.(*pictures); ok && p.read == nil {
+		a := p.ahead(ctx)
+		defer a.stop()
+		src = a
+	}
 	size := f.Size()
 	pixels, items := make([]uint8, n*size), make([]Item, 0, n)
 	flush := func() error {
@@ -228,6 +235,11 @@ func (p *pictures) Close() error { return nil }
 func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 	f := p.files[p.at]
 	p.at++
+	return p.image(ctx, f, dst)
+}
+
+// image writes the pixels of a file.
+func (p *pictures) image(ctx context.Context, f Item, dst []uint8) (Item, error) {
 	if !printable.Is(f.Name) {
 		return f, &BadImage{fmt.Errorf("%q: its name has control characters; rename it", f.Name)}
 	}

@@ -1,0 +1,102 @@
+package imagefile
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"fmp/onnx/regularfile"
+)
+
+// mostAhead bounds the images that are decoded at once.
+const mostAhead = 8
+
+// ahead decodes the images of files before they are asked for, several at once, and hands them out in their order. Those that are being
+// decoded take [MaxMemory] in all, so that a folder takes no more than its largest image may.
+type ahead struct {
+	*pictures
+	taken  chan chan decodedImage
+	cancel context.CancelFunc
+	all    sync.WaitGroup
+}
+
+type decodedImage struct {
+	item   Item
+	err    error
+	pixels []uint8
+}
+
+// ahead begins with the image that Next would return.
+func (p *pictures) ahead(ctx context.Context) *ahead {
+	n := p.Threads
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	// One more is taken than the channel holds.
+	a := &ahead{pictures: p, taken: make(chan chan decodedImage, min(n, mostAhead)-1), cancel: cancel}
+	memory, files := semaphore.NewWeighted(MaxMemory), p.files[p.at:]
+	a.all.Go(func() {
+		for _, f := range files {
+			c := make(chan decodedImage, 1)
+			select {
+			case a.taken <- c:
+			case <-ctx.Done():
+				return
+			}
+			a.all.Go(func() { c <- p.decodeWithin(ctx, memory, f) })
+		}
+	})
+	return a
+}
+
+// decodeWithin decodes an image once there is memory for it.
+func (p *pictures) decodeWithin(ctx context.Context, memory *semaphore.Weighted, f Item) (d decodedImage) {
+	bytes := weigh(f.Name)
+	if d.err = memory.Acquire(ctx, bytes); d.err != nil {
+		return d
+	}
+	defer memory.Release(bytes)
+	d.pixels = make([]uint8, p.Fit.Size())
+	d.item, d.err = p.image(ctx, f, d.pixels)
+	return d
+}
+
+// weigh returns the bytes that an image of a file takes while it is decoded: of one that cannot be read, as decoding will find, none.
+func weigh(path string) int64 {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	h, err := Header(f)
+	st, stat := f.Stat()
+	if err != nil || stat != nil {
+		return 0
+	}
+	return min(MaxMemory, h.Memory+st.Size())
+}
+
+func (a *ahead) Next(ctx context.Context, dst []uint8) (Item, error) {
+	f := a.files[a.at]
+	a.at++
+	select {
+	case c := <-a.taken:
+		d := <-c
+		if d.err != nil {
+			return f, d.err
+		}
+		copy(dst, d.pixels)
+		return d.item, nil
+	case <-ctx.Done(): // nothing more is taken
+		return f, ctx.Err()
+	}
+}
+
+// stop returns once nothing is decoded any more.
+func (a *ahead) stop() {
+	a.cancel()
+	a.all.Wait()
+}
