@@ -21,9 +21,11 @@ type Apart struct {
 	// Embedding maps set [1, n, dx+C], features with labels, and present [1, n], 1 for each, to points [s, dx+C] (k+C where it has k) and
 	// masses [s].
 	Embedding *onnx.Model
-	// Extractor is the extractor's digest (docs/formats.md), Nodes and Numbers its numbers of nodes and of constants' elements.
+	// Extractor is the extractor's digest (docs/formats.md), Nodes and Numbers its numbers of nodes and of constants' elements, and Bytes the
+	// size of these.
 	Extractor      string
 	Nodes, Numbers int
+	Bytes          int64
 	// Pixels is the number of numbers in an image.
 	Pixels int
 }
@@ -413,7 +415,7 @@ func (t *taker) parts() (*Apart, error) {
 	}
 	a.Extractor, a.Nodes = digest, len(extractor.Graph.Nodes)
 	for _, c := range extractor.Graph.Initializers {
-		a.Numbers += c.Len()
+		a.Numbers, a.Bytes = a.Numbers+c.Len(), a.Bytes+c.DType.RawBytes(c.Len())
 	}
 	then := []*onnx.Model{extractor}
 	if t.raw != t.features {

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"fmp/pipeline/client"
 )
@@ -25,50 +30,113 @@ func approvedFile(flag string) (client.Approved, error) {
 	return client.Approved{Path: path}, err
 }
 
+// yesFlag is the answer of a script to the question about an unknown extractor.
+const yesFlag = "yes-trust-this-extractor"
+
+func yesTrustFlag(f *pflag.FlagSet) *string {
+	return f.String(yesFlag, "", "`DIGEST` (sha256) of the extractor that may run on the images, for scripts: the answer to the question "+
+		"about one that is unknown; any other extractor is an error")
+}
+
 // described is the description of an extractor for the owner of the images that it is to run on.
 func described(c *client.Client) string {
 	a := c.Apart
 	from := ""
-	if name, ok := client.Shipped[a.Extractor]; ok {
-		from = fmt.Sprintf(", which comes with this program (%s)", name)
+	if name := client.Known(a.Extractor); name != "" {
+		from = fmt.Sprintf(", which this program knows (%s)", name)
 	}
-	return fmt.Sprintf("sha256 %s%s: %d nodes with %d constants turn %d numbers of an image into %d features", a.Extractor, from, a.Nodes,
-		a.Numbers, a.Pixels, c.Manifest.Dx)
+	return fmt.Sprintf("sha256 %s%s: %d nodes with %d parameters (%d bytes) turn an image of %d numbers into %d features", a.Extractor, from,
+		a.Nodes, a.Numbers, a.Bytes, a.Pixels, c.Manifest.Dx)
 }
 
-// trust returns an error unless the extractor of a client graph may run on the images: one that comes with this program, one that was
-// approved, or the first for a scope, which is said and written down.
-func trust(c *client.Client, graph, scope, file string, log io.Writer) error {
-	if _, ok := client.Shipped[c.Apart.Extractor]; ok {
-		return nil
+// untrustedError is the refusal of an extractor that nobody approved, with the flag that does so.
+type untrustedError struct {
+	err    error
+	digest string
+}
+
+func (e *untrustedError) Error() string { return e.err.Error() }
+func (e *untrustedError) Unwrap() error { return e.err }
+
+// terminal is where a person answers; nil where there is none. Tests put their own in its place.
+var terminal = func() io.Reader {
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		return os.Stdin
+	}
+	return nil
+}
+
+// trust returns an error unless the extractor of a client graph may run on the images: one that is known, one that was approved for the
+// scope, or one that the owner says yes to, with its digest on the command line or at the terminal. A yes is written down for the scope.
+func trust(ctx context.Context, c *client.Client, scope, file, yes string, log io.Writer) error {
+	digest := c.Apart.Extractor
+	if yes != "" && yes != digest {
+		return usagef("--%s says %s, and the client graph's extractor is %s: nothing was read and nothing sent", yesFlag, yes, digest)
 	}
 	approved, err := approvedFile(file)
 	if err != nil {
 		return err
 	}
-	remedy := fmt.Sprintf("nothing was read and nothing sent; if it is meant: fmp-edge approve %s", graph)
-	first, err := c.Trust(approved, scope)
-	var changed *client.ChangedError
-	switch {
-	case errors.Is(err, client.ErrImage):
-		return fmt.Errorf("the extractor %s: %w; %s", described(c), err, remedy)
-	case errors.As(err, &changed):
-		return fmt.Errorf("%w; %s", changed, remedy)
-	case err != nil:
+	err = c.Trust(approved, scope)
+	var unknown *client.UnknownError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	fmt.Fprintf(log, "fmp-edge: %v\nfmp-edge: extractor %s\nfmp-edge: %s\n", unknown, described(c), c.Can())
+	if yes == "" {
+		if err := ask(ctx, unknown, log); err != nil {
+			return err
+		}
+	}
+	if err := approved.Add(digest, scope); err != nil {
 		return fmt.Errorf("approved extractors: %w", err)
-	case first:
-		fmt.Fprintf(log, "fmp-edge: extractor: %s; trusted from now on for %s, another will be refused (%s)\n", described(c), scope,
-			approved.Path)
+	}
+	fmt.Fprintf(log, "fmp-edge: approved from now on for %s (%s)\n", scope, approved.Path)
+	return nil
+}
+
+// ask returns nil where a person at the terminal says yes.
+func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error {
+	from := terminal()
+	if from == nil {
+		return &untrustedError{fmt.Errorf("the extractor %s is not approved for %s: nothing was read and nothing sent", unknown.Digest,
+			unknown.Scope), unknown.Digest}
+	}
+	fmt.Fprint(log, "fmp-edge: let it run on the images? Type yes, or anything else for no: ")
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(io.LimitReader(from, 1<<10)).ReadString('\n')
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case a := <-answer:
+		if a != "yes" {
+			return &untrustedError{errors.New("the extractor was not approved: nothing was read and nothing sent"), unknown.Digest}
+		}
 	}
 	return nil
+}
+
+// withYes is a command line that approves an extractor, as it is typed in a shell.
+func withYes(args []string, digest string) string {
+	text := "fmp-edge"
+	for _, a := range append(slices.Clone(args), "--"+yesFlag, digest) {
+		if strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%") != "" || a == "" {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		text += " " + a
+	}
+	return text
 }
 
 var approveCommand = command{
 	name: "approve", args: "GRAPH", short: "Let the extractor of a client graph run on this owner's images",
 	example: `  fmp-edge approve client.onnx
 
-The graph is taken apart as for compress, and the digest of its extractor is added to the file of approved ones. The first extractor
-of a server is trusted without it; one that comes later in its place, and one whose features could be the images themselves, is not.`,
+The graph is taken apart as for compress, and the digest of its extractor is added to the file of approved ones, for all servers.
+Extractors that come with this program, and those of fmp extractors pull, need it not; compress and join ask about any other.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		file := approvedFlag(f)
 		return func(_ context.Context, args []string, out, _ io.Writer) error {
@@ -81,12 +149,12 @@ of a server is trusted without it; one that comes later in its place, and one wh
 			}
 			approved, err := approvedFile(*file)
 			if err == nil {
-				err = approved.Add(c.Apart.Extractor)
+				err = approved.Add(c.Apart.Extractor, client.Everywhere)
 			}
 			if err != nil {
 				return fmt.Errorf("approve: %w", err)
 			}
-			_, err = fmt.Fprintf(out, "approved: %s\nin:       %s\n", described(c), approved.Path)
+			_, err = fmt.Fprintf(out, "approved: %s\n%s\nin:       %s\n", described(c), c.Can(), approved.Path)
 			return err
 		}
 	},

@@ -17,26 +17,6 @@ import (
 	"fmp/pipeline/client"
 )
 
-// TestShipped: the extractors that are known by their digests are those that come with the program.
-func TestShipped(t *testing.T) {
-	for _, name := range []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"} {
-		c, err := openClient(assetstest.File(t, name, models.KindClient), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if client.Shipped[c.Apart.Extractor] != name {
-			t.Errorf("%q: %q,", c.Apart.Extractor, name)
-		}
-	}
-	c, err := openClient(privateGraph(t), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if client.Shipped[c.Apart.Extractor] != "digits" {
-		t.Errorf("the extractor of a private round's graph has digest %s", c.Apart.Extractor)
-	}
-}
-
 // changedGraph writes the digits' client graph with something done to it.
 func changedGraph(t *testing.T, change func(m *onnx.Model)) string {
 	t.Helper()
@@ -60,58 +40,101 @@ func ownExtractor(by float32) func(m *onnx.Model) {
 	}
 }
 
-// TestApprove: the first extractor of a client is trusted and said, the same one again silently; another is refused by both digests until
-// it is approved, which leaves the first as it is. One that comes with the program needs nothing.
-func TestApprove(t *testing.T) {
+// digestOf is the digest of a client graph's extractor.
+func digestOf(t *testing.T, graph string) string {
+	t.Helper()
+	c, err := openClient(graph, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Apart.Extractor
+}
+
+// answering has a person at a terminal who types text; "" is no terminal.
+func answering(t *testing.T, text string) {
+	was := terminal
+	t.Cleanup(func() { terminal = was })
+	terminal = func() io.Reader {
+		if text == "" {
+			return nil
+		}
+		return strings.NewReader(text)
+	}
+}
+
+// TestNoSilentFirstUse: an unknown extractor runs after a yes alone, at the terminal or by its digest on the command line, and no image is
+// read before; without either the exit code is its own and the command is said. The yes holds for the scope: another extractor asks again,
+// by both digests. One that comes with the program asks nothing.
+func TestNoSilentFirstUse(t *testing.T) {
 	im, labels := blobs(4)
 	dir, _ := folder(t, im, labels)
 	file := filepath.Join(t.TempDir(), "approved")
-	try := func(graph, client string) (int, string) {
+	try := func(graph, scope string, more ...string) (int, string) {
 		var log bytes.Buffer
 		out := filepath.Join(t.TempDir(), "upload")
-		code := execute(context.Background(), []string{"compress", "--model", graph, "--client", client, "-o", out, "--approved", file, dir},
-			io.Discard, &log)
+		code := execute(context.Background(), append([]string{"compress", "--model", graph, "--client", "a", "-o", out, "--approved", file,
+			"--scope", scope, dir}, more...), io.Discard, &log)
 		if _, err := os.Stat(out); (err == nil) != (code == exitOK) {
 			t.Errorf("exit code %d, upload: %v", code, err)
 		}
 		return code, log.String()
 	}
+	answering(t, "")
 	one, two := changedGraph(t, ownExtractor(2)), changedGraph(t, ownExtractor(3))
-	if code, log := try(model(t, models.KindClient), "a"); code != exitOK || log != "" {
+	first, second := digestOf(t, one), digestOf(t, two)
+	here, there := client.ServerScope("key of one"), client.ServerScope("key of another")
+	if code, log := try(model(t, models.KindClient), here); code != exitOK || log != "" {
 		t.Errorf("an extractor that comes with the program: exit code %d, %q", code, log)
 	}
-	if code, log := try(one, "a"); code != exitOK || !strings.Contains(log, "trusted from now on") {
-		t.Errorf("the first extractor: exit code %d, %q", code, log)
+	for range 2 { // the second time too
+		code, log := try(one, here)
+		if code != exitUntrusted || !strings.Contains(log, "--"+yesFlag+" "+first) || !strings.Contains(log, "parameters") ||
+			!strings.Contains(log, "A network made for it can") {
+			t.Errorf("an unknown extractor: exit code %d, %q", code, log)
+		}
 	}
-	if code, log := try(one, "a"); code != exitOK || log != "" {
+	if code, log := try(one, here, "--"+yesFlag, second); code != exitUsage || !strings.Contains(log, first) || !strings.Contains(log, second) {
+		t.Errorf("another digest: exit code %d, %q; want one with both", code, log)
+	}
+	answering(t, "y\n")
+	if code, log := try(one, here); code != exitUntrusted || !strings.Contains(log, "Type yes") {
+		t.Errorf("an answer that is not yes: exit code %d, %q", code, log)
+	}
+	answering(t, "yes\n")
+	if code, log := try(one, here); code != exitOK || !strings.Contains(log, "approved from now on") {
+		t.Errorf("yes: exit code %d, %q", code, log)
+	}
+	answering(t, "")
+	if code, log := try(one, here); code != exitOK || log != "" {
 		t.Errorf("the same again: exit code %d, %q", code, log)
 	}
-	digests := map[string]bool{}
-	for _, path := range []string{one, two} {
-		c, err := openClient(path, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		digests[c.Apart.Extractor] = true
+	if code, log := try(two, here); code != exitUntrusted || !strings.Contains(log, first) || !strings.Contains(log, second) {
+		t.Errorf("another in its place: exit code %d, %q; want one with both digests", code, log)
 	}
-	code, log := try(two, "a")
-	for d := range digests {
-		if code != exitUsage || !strings.Contains(log, d) || !strings.Contains(log, "fmp-edge approve "+two) {
-			t.Errorf("a changed one: exit code %d, %q; want one with both digests and what to do", code, log)
-		}
+	if code, _ := try(one, there); code != exitUntrusted {
+		t.Errorf("the same from a server of another key: exit code %d", code)
 	}
-	if code, _ := try(two, "another client"); code != exitOK {
-		t.Error("the first extractor of another client is refused")
+	if code, log := try(two, here, "--"+yesFlag, second); code != exitOK {
+		t.Errorf("with its digest: exit code %d, %q", code, log)
+	}
+	if code, log := try(model(t, models.KindClient), here, "--"+yesFlag, second); code != exitUsage {
+		t.Errorf("another than the one that was named comes with the program: exit code %d, %q", code, log)
 	}
 	run(t, "approve", "--approved", file, two)
-	for _, graph := range []string{one, two} {
-		if code, log := try(graph, "a"); code != exitOK {
-			t.Errorf("after it was approved: exit code %d, %q", code, log)
-		}
+	if code, log := try(two, there); code != exitOK {
+		t.Errorf("after it was approved: exit code %d, %q", code, log)
 	}
 	write(t, file, []byte("nonsense\n"))
-	if code, log := try(one, "a"); code == exitOK || !strings.Contains(log, "line 1") {
+	if code, log := try(one, here); code == exitOK || !strings.Contains(log, "line 1") {
 		t.Errorf("a file of approved extractors that is none: exit code %d, %q", code, log)
+	}
+}
+
+// TestWithYes: the command that is said can be typed as it stands.
+func TestWithYes(t *testing.T) {
+	if got, want := withYes([]string{"join", "https://a:1", "my photos", "it's"}, "d"),
+		`fmp-edge join https://a:1 'my photos' 'it'\''s' --`+yesFlag+" d"; got != want {
+		t.Errorf("%s; want %s", got, want)
 	}
 }
 

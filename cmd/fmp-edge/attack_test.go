@@ -83,7 +83,7 @@ func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 	out := filepath.Join(dir, "upload")
 	var log bytes.Buffer
 	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", t.Name(), "-o", out, "--epsilon", "1",
-		"--noise", "trusted", filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, io.Discard, &log); code != exitOK {
+		"--" + yesFlag, digestOf(t, graph), "--noise", "trusted", filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, io.Discard, &log); code != exitOK {
 		t.Logf("%s", log.String())
 		return nil
 	}
@@ -237,7 +237,7 @@ func TestPixels(t *testing.T) {
 	var log bytes.Buffer
 	if code := execute(context.Background(), []string{"compress", "--model", pixelExtractor(t), "--client", "a", "-o", out, dir}, io.Discard,
 		&log); code != exitOK {
-		if !strings.Contains(log.String(), "the image itself") {
+		if !strings.Contains(log.String(), "can hide all of an image") {
 			t.Errorf("exit code %d, %q", code, log.String())
 		}
 		return

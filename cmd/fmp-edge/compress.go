@@ -72,7 +72,7 @@ type compressing struct {
 	round                                 *uint64
 	skip, count, threads, pixels, atLeast *int
 	calibrate                             *int
-	approved, scope                       *string
+	approved, yes, scope, secret          *string
 	private                               privateFlags
 	asJSON                                *bool
 
@@ -95,10 +95,13 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 		pixels:    f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes"),
 		onBad:     f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named"),
 		atLeast:   f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more hides single images better than one of one"),
-		calibrate: f.Int("calibrate", 0, "calibration points beside class means, 0 to 100: features of single images, one in five at most, "+
-			"for prediction sets (docs/sets.md)"),
+		calibrate: f.Int("calibrate", 0, "calibration points, 0 to 100 beside class means and to 10 beside moments: features of single "+
+			"images, one in five at most, for prediction sets and temperature (docs/sets.md)"),
+		secret: f.String("secret", "", "file of this client's secret that chooses the calibration points; made where it is missing (default: "+
+			"fmp/calibration.key in the user's folder for configuration)"),
 		approved: approvedFlag(f),
-		scope:    f.String("scope", "", "what the extractor is trusted for"),
+		yes:      yesTrustFlag(f),
+		scope:    f.String("scope", client.Files, "what the extractor is approved for"),
 		private:  newPrivateFlags(f),
 		asJSON:   f.Bool("json", false, "print JSON"),
 	}
@@ -168,10 +171,7 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 	if err := c.private.fits(c.set, *c.model, cl.Private()); err != nil {
 		return err
 	}
-	if *c.scope == "" {
-		*c.scope = fmt.Sprintf("client %q", *c.client)
-	}
-	if err := trust(cl, *c.model, *c.scope, *c.approved, log); err != nil {
+	if err := trust(ctx, cl, *c.scope, *c.approved, *c.yes, log); err != nil {
 		return refused("compress", err)
 	}
 	src, others, err := imagefile.Open(args[0], imagefile.Options{
@@ -194,6 +194,17 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		return c.compressPrivate(ctx, cl, src, stdout, log)
 	}
 	o := client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast, Calibrate: *c.calibrate}
+	if o.Calibrate > 0 {
+		path := *c.secret
+		if path == "" {
+			if path, err = client.DefaultFile("calibration.key", "--secret"); err != nil {
+				return err
+			}
+		}
+		if o.Secret, err = client.LoadSecret(path); err != nil {
+			return refused("compress", err)
+		}
+	}
 	c.bytes = cl.Manifest.Bytes
 	u, left, err := cl.Upload(ctx, src, o, *c.client)
 	if err != nil {
@@ -238,7 +249,7 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 }
 
 // imageNames are the names of flags that go with images alone.
-var imageNames = []string{"at-least", "approved", "calibrate"}
+var imageNames = []string{"at-least", "approved", yesFlag, "calibrate", "secret"}
 
 // write writes an upload and says so.
 func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped, bad int) error {

@@ -42,8 +42,12 @@ func explainWithin(w *moments.Within) string {
 	if w == nil {
 		return ""
 	}
-	return fmt.Sprintf("- the scatter of the features within classes, %d numbers\n- the features of %d single images, %d numbers each, "+
-		"with their classes, by which the server sets its temperature\n", len(w.Data), len(w.Labels), w.K)
+	text := fmt.Sprintf("- the scatter of the features within classes, %d numbers\n", len(w.Data))
+	if len(w.Labels) > 0 {
+		text += fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by which the server sets its "+
+			"temperature\n", len(w.Labels), w.K)
+	}
+	return text
 }
 
 // explainCalibration describes in words the calibration points beside class means.
@@ -90,9 +94,9 @@ func explainGraph(c *client.Client) string {
 			"noise as the round has it; no number of images\n", f.C, f.K, f.C*(f.K+1))
 	case f.Bytes > 0:
 		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made "+
-			"of each image\n- the scatter of these numbers within classes, at most %d\n- the %d numbers of single images, one in five and at "+
-			"most %d, with their classes; %d bytes at most in all\n",
-			f.C, f.PointWidth(), f.PointWidth()*(f.PointWidth()+1)/2, f.PointWidth(), moments.MaxCalibration, f.Bytes)
+			"of each image\n- the scatter of these numbers within classes, at most %d; %d bytes at most in all\n- with --calibrate the %d "+
+			"numbers of so many single images, one in five and at most %d, with their classes\n",
+			f.C, f.PointWidth(), f.PointWidth()*(f.PointWidth()+1)/2, f.Bytes, f.PointWidth(), moments.MaxCalibration)
 	case f.ClassMeans:
 		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made "+
 			"of each image; %d bytes at most in all (float32)\n- with --calibrate the same numbers of so many single images, with their classes\n",

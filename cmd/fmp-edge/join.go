@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
-	"fmp/pipeline/moments"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 )
@@ -380,15 +380,13 @@ servers each gets a share of the sums, which says nothing without the other's: g
 				return err
 			}
 			set := map[string]string{"model": graph, "client": key.Name, "round": fmt.Sprint(d.Round), "output": path,
-				"scope": fmt.Sprintf("client %q at %s", key.Name, strings.TrimRight(strings.ToLower(args[0]), "/"))}
+				"scope": client.ServerScope(d.ServerKey)}
 			if p := making.Lookup("precision"); !p.Changed && len(d.Precisions) > 0 {
 				set["precision"] = d.Precisions[0]
 			}
 			if p := making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {
-				n := min(d.Calibrate, moments.MaxCalibration) // more leave only if the client says so
-				set["calibrate"] = fmt.Sprint(n)
-				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points; the upload holds features of up to %d single images "+
-					"(docs/sets.md); --calibrate 0 sends none\n", d.Calibrate, n)
+				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points, features of single images (docs/sets.md); none are sent: "+
+					"--calibrate N grants N\n", d.Calibrate)
 			}
 			if b := d.Privacy; b != nil {
 				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon), fmt.Sprint(b.Delta), fmt.Sprint(b.Points)

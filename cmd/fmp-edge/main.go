@@ -32,6 +32,7 @@ const (
 	exitUsage       = 2
 	exitMissing     = 3   // a file or a folder is not there
 	exitClosed      = 4   // the round's deadline has passed
+	exitUntrusted   = 5   // the extractor is unknown, and nobody approved it
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
@@ -104,6 +105,11 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 		return exitInterrupted
 	}
 	fmt.Fprintf(log, "fmp-edge: %v\n", err)
+	var untrusted *untrustedError
+	if errors.As(err, &untrusted) {
+		fmt.Fprintf(log, "fmp-edge: if it is meant: %s\n", withYes(args, untrusted.digest))
+		return exitUntrusted
+	}
 	var usage *usageError
 	switch {
 	case errors.Is(err, sender.ErrClosed):
@@ -155,7 +161,7 @@ func help(out io.Writer) error {
 		text += fmt.Sprintf("  %-10s %s\n", c.name, c.short)
 	}
 	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 a file is missing, 4 the round " +
-		"is closed, 130 interrupted, 134 out of memory or a fault of the program.\n"
+		"is closed, 5 the extractor is not approved, 130 interrupted, 134 out of memory or a fault of the program.\n"
 	_, err := io.WriteString(out, text)
 	return err
 }

@@ -85,7 +85,7 @@ func TestSpent(t *testing.T) {
 		t.Errorf("explained: %s", s)
 	}
 	if s := run(t, "inspect", "--explain", graph); !strings.Contains(s, "the sums of 9 coordinates and a count") ||
-		!strings.Contains(s, "comes with this program (digits)") {
+		!strings.Contains(s, "which this program knows (digits)") {
 		t.Errorf("explained: %s", s)
 	}
 	plain := model(t, models.KindClient)
@@ -94,7 +94,7 @@ func TestSpent(t *testing.T) {
 		!strings.Contains(s, "Classes of fewer than 5 images") {
 		t.Errorf("explained: %s", s)
 	}
-	run(t, "compress", "--model", plain, "--client", "a", "-o", path("calibrated"), "--calibrate", "2", photos)
+	run(t, "compress", "--model", plain, "--client", "a", "-o", path("calibrated"), "--calibrate", "2", "--secret", path("secret"), photos)
 	if s := run(t, "inspect", "--explain", path("calibrated")); !strings.Contains(s, "the features of 1 single images") ||
 		!strings.Contains(s, "5 images") {
 		t.Errorf("explained: %s", s)

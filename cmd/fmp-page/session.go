@@ -146,17 +146,19 @@ type graphInfo struct {
 	Features  int      `json:"features"`
 	Most      int      `json:"most_bytes"`
 	Extractor string   `json:"extractor"`
-	Shipped   string   `json:"shipped,omitempty"` // the extractor comes with this program, under this name
+	Shipped   string   `json:"shipped,omitempty"` // the extractor is known to this program, under this name
 	Nodes     int      `json:"nodes"`
+	Bytes     int64    `json:"bytes"`  // of its parameters
+	Pixels    int      `json:"pixels"` // numbers of an image
+	Can       string   `json:"can"`    // what a network of so many numbers can do
 	Numbers   int      `json:"numbers"`
-	First     bool     `json:"first"`              // it is trusted from now on, as the first of this scope
 	Refused   string   `json:"refused,omitempty"`  // why it may not run until it is approved
 	Approved  string   `json:"approved,omitempty"` // lines of the approved extractors, to be kept
 }
 
 // open takes a client graph apart, and says whether its extractor may run.
 func (s *session) open(q *request) (any, []byte, error) {
-	var p struct{ Digest, Scope, Approved string }
+	var p struct{ Digest, Approved string }
 	if err := q.into(&p); err != nil {
 		return nil, nil, err
 	}
@@ -171,25 +173,26 @@ func (s *session) open(q *request) (any, []byte, error) {
 	if err := s.admit(c); err != nil {
 		return nil, nil, err
 	}
-	s.client, s.scope, s.approved = c, p.Scope, client.Memory{Lines: p.Approved}
+	s.client, s.scope, s.approved = c, client.Files, client.Memory{Lines: p.Approved}
+	if s.round != nil {
+		s.scope = client.ServerScope(s.round.ServerKey)
+	}
 	return s.judge()
 }
 
 // judge says whether the extractor of the client graph may run.
 func (s *session) judge() (any, []byte, error) {
 	f, a := s.client.Manifest, s.client.Apart
-	first, err := s.client.Trust(&s.approved, s.scope)
+	err := s.client.Trust(&s.approved, s.scope)
 	s.trusted = err == nil
 	i := graphInfo{Digest: f.Digest, Classes: names(f), Height: s.client.Fit.H, Width: s.client.Fit.W, Channels: s.client.Fit.Ch,
 		Features: f.Dx, Most: most(f),
-		Extractor: a.Extractor, Shipped: client.Shipped[a.Extractor], Nodes: a.Nodes, Numbers: a.Numbers, First: first,
-		Approved: s.approved.Lines}
-	var changed *client.ChangedError
+		Extractor: a.Extractor, Shipped: client.Known(a.Extractor), Nodes: a.Nodes, Numbers: a.Numbers, Bytes: a.Bytes, Pixels: a.Pixels,
+		Can: s.client.Can(), Approved: s.approved.Lines}
+	var unknown *client.UnknownError
 	switch {
-	case errors.As(err, &changed):
-		i.Refused = changed.Error()
-	case errors.Is(err, client.ErrImage):
-		i.Refused = fmt.Sprintf("the extractor makes %d numbers of the %d of an image: %v", f.Dx, a.Pixels, err)
+	case errors.As(err, &unknown):
+		i.Refused = unknown.Error()
 	case err != nil:
 		return nil, nil, err
 	}
@@ -220,7 +223,7 @@ func (s *session) approve(*request) (any, []byte, error) {
 	if s.client == nil {
 		return nil, nil, errors.New("no client graph is open")
 	}
-	if err := s.approved.Add(s.client.Apart.Extractor); err != nil {
+	if err := s.approved.Add(s.client.Apart.Extractor, s.scope); err != nil {
 		return nil, nil, err
 	}
 	return s.judge()

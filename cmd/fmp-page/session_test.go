@@ -165,8 +165,8 @@ func TestShaded(t *testing.T) {
 	}
 }
 
-// TestExtractorOfAnother: the first extractor of a server is trusted and kept, another in its place refused until it is approved, and
-// nothing is read before.
+// TestExtractorOfAnother: an unknown extractor is refused until its owner approves it, for the server's key; another in its place, and the
+// same of another key, are refused again, and nothing is read before.
 func TestExtractorOfAnother(t *testing.T) {
 	_, paths, read := photographs(t)
 	changed := func(by float32) []byte {
@@ -182,17 +182,31 @@ func TestExtractorOfAnother(t *testing.T) {
 		}
 		return data
 	}
-	s := &session{}
-	first, _ := ask(t, s, "open", map[string]string{"scope": "here"}, &request{data: changed(2)}, "")
-	if first["first"] != true || first["refused"] != nil {
-		t.Fatalf("the first extractor: %v", first)
+	unread := &request{read: func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }}
+	s := &session{round: &wire.Description{ServerKey: "one", MaxPoints: 1000, MaxBytes: 1 << 20}}
+	first, _ := ask(t, s, "open", nil, &request{data: changed(2)}, "")
+	if refused, _ := first["refused"].(string); !strings.Contains(refused, "unknown") {
+		t.Fatalf("an unknown extractor: %v", first)
 	}
-	second, _ := ask(t, s, "open", map[string]any{"scope": "here", "approved": first["approved"]}, &request{data: changed(3)}, "")
+	if can, _ := first["can"].(string); !strings.Contains(can, "A network made for it can") || first["bytes"] == 0.0 {
+		t.Errorf("what it can do is not said: %v", first)
+	}
+	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, unread, "not approved")
+	first, _ = ask(t, s, "approve", nil, &request{}, "")
+	again, _ := ask(t, s, "open", map[string]any{"approved": first["approved"]}, &request{data: changed(2)}, "")
+	if again["refused"] != nil {
+		t.Fatalf("the same again: %v", again)
+	}
+	s.round.ServerKey = "two"
+	if moved, _ := ask(t, s, "open", map[string]any{"approved": first["approved"]}, &request{data: changed(2)}, ""); moved["refused"] == nil {
+		t.Fatalf("the same of another key: %v", moved)
+	}
+	s.round.ServerKey = "one"
+	second, _ := ask(t, s, "open", map[string]any{"approved": first["approved"]}, &request{data: changed(3)}, "")
 	if refused, _ := second["refused"].(string); !strings.Contains(refused, "not the one that was approved") {
 		t.Fatalf("another extractor: %v", second)
 	}
-	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths},
-		&request{read: func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }}, "not approved")
+	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, unread, "not approved")
 	third, _ := ask(t, s, "approve", nil, &request{}, "")
 	if third["refused"] != nil || third["approved"] == first["approved"] {
 		t.Fatalf("after approval: %v", third)

@@ -298,7 +298,7 @@ func TestServe(t *testing.T) {
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\ncalibrate: 2\nlabelled: images/c002\n")
 	early := make(chan string)
 	go func() {
-		code, out := f.join(f.address, "c000", "--json")
+		code, out := f.join(f.address, "c000", "--json", "--calibrate", "2", "--secret", f.path("secret"))
 		early <- fmt.Sprint(code, " ", out)
 	}()
 	time.Sleep(200 * time.Millisecond)
@@ -306,7 +306,7 @@ func TestServe(t *testing.T) {
 	if out := <-early; !strings.Contains(out, "again in") || !strings.Contains(out, `"receipt_file"`) || !strings.HasPrefix(out, "0 ") {
 		t.Errorf("a client that came early: %s", out)
 	}
-	if code, out := f.join(f.address, "c001"); code != 0 {
+	if code, out := f.join(f.address, "c001"); code != 0 || !strings.Contains(out, "asks for 2 calibration points") {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	kept := f.path("keys/c001.7.receipt.json")
@@ -317,11 +317,11 @@ func TestServe(t *testing.T) {
 		t.Errorf("the receipt fetched again is\n%s%v\nand was\n%s%v", is, e, was, err)
 	}
 	f.fmp("receipts", "verify", again, "--server-key", f.status().ServerKey, "--upload", f.path("keys/c001.7.upload"))
-	for _, name := range []string{"c000", "c001"} {
-		u := decoded(t, f.path("keys/"+name+".7.upload"))
-		if u.Calibration == nil || u.Calibration.N != 2 || u.N != 8 {
-			t.Errorf("%s: n = %d and calibration points %+v; the round asks for 2 of 10 images", name, u.N, u.Calibration)
-		}
+	if u := decoded(t, f.path("keys/c000.7.upload")); u.Calibration == nil || u.Calibration.N != 2 || u.N != 8 {
+		t.Errorf("n = %d and calibration points %+v; 2 of 10 images are granted", u.N, u.Calibration)
+	}
+	if u := decoded(t, f.path("keys/c001.7.upload")); u.Calibration != nil || u.N != 10 {
+		t.Errorf("n = %d and calibration points %+v that nobody granted", u.N, u.Calibration)
 	}
 	classifier := f.published(1)
 	f.write("served.onnx", classifier)

@@ -1,11 +1,10 @@
 package client
 
 import (
-	"errors"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +18,7 @@ const maxApproved = 1 << 20
 const Everywhere = "*"
 
 // Approved is the file of the extractors that the owner of images lets run on them: one a line, its digest, the time and the scope that it
-// is approved for. Within a scope the first extractor is trusted; another is refused until the owner approves it ([Approved.Add]).
+// is approved for.
 type Approved struct{ Path string }
 
 // approval is a line of the file.
@@ -50,107 +49,128 @@ func parseApproved(text string) ([]approval, error) {
 	return out, nil
 }
 
-// ChangedError is the refusal of an extractor in a scope that has another.
-type ChangedError struct{ Old, New, Scope, When string }
-
-func (e *ChangedError) Error() string {
-	return fmt.Sprintf("the extractor of the client graph is not the one that was approved for %s: that was %s on %s, this is %s", e.Scope,
-		e.Old, e.When, e.New)
+// Standing is the answer of a file of approved extractors about one for a scope.
+type Standing struct {
+	// Approved says that it may run: it was approved for the scope, or everywhere.
+	Approved bool
+	// Other is the extractor that was approved last for the scope, and When that was; empty where none was.
+	Other, When string
 }
 
-// Trust returns nil where an extractor is approved for a scope or everywhere. The first of a scope is approved by it, and first is true;
-// where another is approved for the scope, the error is a [ChangedError], and nothing is written.
-func (a Approved) Trust(digest, scope string) (first bool, err error) {
-	err = atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
-		m := Memory{Lines: string(lines)}
-		if first, err = m.Trust(digest, scope); err != nil || !first {
-			return nil, err
-		}
-		return []byte(m.Lines[len(lines):]), nil
+// Approvals are the extractors that an owner of images lets run on them.
+type Approvals interface {
+	// Find says how an extractor stands for a scope; it approves nothing.
+	Find(digest, scope string) (Standing, error)
+	// Add approves an extractor for a scope.
+	Add(digest, scope string) error
+}
+
+// Find is [Approvals]. A file that is not there approves none.
+func (a Approved) Find(digest, scope string) (s Standing, err error) {
+	if _, err := os.Stat(a.Path); err != nil {
+		return s, nil //nolint:nilerr // Extend says what is wrong with a file that is there
+	}
+	return s, atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
+		s, err = (&Memory{string(lines)}).Find(digest, scope)
+		return nil, err
 	})
-	return first, err
+}
+
+// Add is [Approvals].
+func (a Approved) Add(digest, scope string) error {
+	return atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
+		m := Memory{string(lines)}
+		err := m.Add(digest, scope)
+		return []byte(m.Lines[len(lines):]), err
+	})
 }
 
 // Memory is a file of approved extractors in memory, its lines as [Approved] has them.
 type Memory struct{ Lines string }
 
-// Trust is [Approved.Trust].
-func (m *Memory) Trust(digest, scope string) (first bool, err error) {
-	scope = flat(scope)
+// Find is [Approvals].
+func (m *Memory) Find(digest, scope string) (Standing, error) {
+	var s Standing
 	all, err := parseApproved(m.Lines)
 	if err != nil {
-		return false, err
+		return s, err
 	}
-	if slices.ContainsFunc(all, func(p approval) bool { return p.digest == digest && (p.scope == scope || p.scope == Everywhere) }) {
-		return false, nil
-	}
-	for _, p := range slices.Backward(all) {
-		if p.scope == scope {
-			return false, &ChangedError{Old: p.digest, New: digest, Scope: scope, When: p.when}
+	for _, p := range all {
+		switch {
+		case p.digest == digest && (p.scope == flat(scope) || p.scope == Everywhere):
+			s.Approved = true
+		case p.scope == flat(scope):
+			s.Other, s.When = p.digest, p.when
 		}
 	}
-	m.Lines += string(line(digest, scope))
-	return true, nil
+	return s, nil
 }
 
-// Has is [Approved.Has].
-func (m *Memory) Has(digest string) (bool, error) {
-	all, err := parseApproved(m.Lines)
-	return slices.ContainsFunc(all, func(p approval) bool { return p.digest == digest && p.scope == Everywhere }), err
-}
-
-// Add is [Approved.Add].
-func (m *Memory) Add(digest string) error {
+// Add is [Approvals].
+func (m *Memory) Add(digest, scope string) error {
 	_, err := parseApproved(m.Lines)
 	if err == nil {
-		m.Lines += string(line(digest, Everywhere))
+		if scope != Everywhere {
+			scope = flat(scope)
+		}
+		m.Lines += string(line(digest, scope))
 	}
 	return err
 }
 
-// Approvals are the extractors that an owner of images lets run on them.
-type Approvals interface {
-	Trust(digest, scope string) (first bool, err error)
-	Has(digest string) (bool, error)
+// Files is the scope of client graphs that come as files, from no server.
+const Files = "client graphs in files"
+
+// ServerScope is the scope of the server that holds a key (Ed25519, base64): addresses and names can come to lead to another.
+func ServerScope(key string) string {
+	return fmt.Sprintf("the server whose key has sha256 %x", sha256.Sum256([]byte(key)))
 }
 
-// ErrImage means that an extractor gives as many numbers as an image has, which can be the image itself, and that its owner did not approve
-// it.
-var ErrImage = errors.New("as many as the image has, which can be the image itself")
+// UnknownError is the refusal of an extractor that its owner has not approved.
+type UnknownError struct {
+	Digest, Scope string
+	Standing
+}
 
-// Trust returns an error unless the extractor of the client graph may run on the images of an owner: one of [Shipped], one that was
-// approved, or the first for a scope, which is then approved for it.
-func (c *Client) Trust(a Approvals, scope string) (first bool, err error) {
+func (e *UnknownError) Error() string {
+	if e.Other != "" {
+		return fmt.Sprintf("the extractor %s is not the one that was approved for %s: that was %s on %s", e.Digest, e.Scope, e.Other, e.When)
+	}
+	return fmt.Sprintf("the extractor %s is unknown: it does not come with this program, and nobody approved it for %s", e.Digest, e.Scope)
+}
+
+// Trust returns nil where the extractor of the client graph may run on the images of an owner: one that is [Known], or one that was
+// approved. Else the error is an [UnknownError]: nothing is approved by being the first.
+func (c *Client) Trust(a Approvals, scope string) error {
 	digest := c.Apart.Extractor
-	if _, ok := Shipped[digest]; ok {
-		return false, nil
+	if Known(digest) != "" {
+		return nil
 	}
-	if !c.Private() && c.Manifest.Dx >= c.Apart.Pixels {
-		if has, err := a.Has(digest); err != nil || !has {
-			return false, errors.Join(err, ErrImage)
-		}
+	s, err := a.Find(digest, scope)
+	if err != nil {
+		return fmt.Errorf("approved extractors: %w", err)
 	}
-	return a.Trust(digest, scope)
+	if !s.Approved {
+		return &UnknownError{digest, scope, s}
+	}
+	return nil
 }
 
-// Has reports whether an extractor is approved everywhere. A file that is not there approves none.
-func (a Approved) Has(digest string) (has bool, err error) {
-	if _, err := os.Stat(a.Path); err != nil {
-		return false, nil //nolint:nilerr // Extend says what is wrong with a file that is there
-	}
-	return has, atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
-		has, err = (&Memory{string(lines)}).Has(digest)
-		return nil, err
-	})
-}
+// packed is the number of 8-bit pixels that a float32 of 24 significant bits holds.
+const packed = 3
 
-// Add approves an extractor everywhere.
-func (a Approved) Add(digest string) error {
-	return atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
-		m := Memory{string(lines)}
-		err := m.Add(digest)
-		return []byte(m.Lines[len(lines):]), err
-	})
+// Can describes in plain words the power of a network that gives as many numbers of an image as the graph's extractor.
+func (c *Client) Can() string {
+	numbers, pixels := c.Manifest.PointWidth(), c.Apart.Pixels
+	if c.Private() {
+		return "In this private round noise covers what its numbers tell of one image; what it computes is its maker's choice."
+	}
+	share := fmt.Sprintf("%.2g%% of", 100*float64(packed*numbers)/float64(pixels))
+	if packed*numbers >= pixels {
+		share = "all of"
+	}
+	return fmt.Sprintf("A network made for it can hide %s an image in its %d numbers, as each holds up to %d pixels, and can give zeros for all "+
+		"images of a class but one: an average over many images, too, is then that image.", share, numbers, packed)
 }
 
 func line(digest, scope string) []byte {

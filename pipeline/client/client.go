@@ -9,6 +9,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
@@ -59,9 +60,11 @@ type Options struct {
 	Skip bool
 	// AtLeast leaves out classes of fewer images, 0 and 1 none. In private rounds that would tell of single images, and is refused.
 	AtLeast int
-	// Calibrate is the maximum number of calibration points of class means: single images, one in five at most, that take no part in the
-	// means. 0 sends none. Uploads of moments have points of their own, private ones none.
+	// Calibrate is the maximum number of calibration points: single images, one in five at most, that take no part in means and scatter.
+	// 0 sends none; private uploads have none.
 	Calibrate int
+	// Secret chooses the calibration points, so that neither server nor extractor can; wanted where Calibrate is above 0.
+	Secret *Secret
 }
 
 // New takes a client graph apart and prepares it for running on the given number of threads (0: one a core).
@@ -211,10 +214,13 @@ func (c *Client) images(ctx context.Context, src imagefile.Source, step int, ski
 }
 
 // labelled computes the features of labelled images of a plain upload, [n, dx], and names those left out, bad ones and classes of too few.
-func (c *Client) labelled(ctx context.Context, src imagefile.Source, o Options) (rows []float32, labels []int, left []error, err error) {
+// The images that o makes calibration points are chosen.
+func (c *Client) labelled(ctx context.Context, src imagefile.Source, o Options) (rows []float32, labels []int, chosen []bool, left []error,
+	err error) {
 	f := c.Manifest
 	var h []float32
 	var all []int
+	var digests, kept [][sha256.Size]byte
 	blocks := 0
 	left, err = c.images(ctx, src, chunk, o.Skip, func(pixels []uint8, items []imagefile.Item) error {
 		rows, err := c.block(pixels, len(items), blocks%spots == 0)
@@ -224,29 +230,35 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source, o Options) 
 		blocks++
 		h = append(h, rows...)
 		for _, item := range items {
-			all = append(all, item.Label)
+			all, digests = append(all, item.Label), append(digests, item.Digest)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	keep, few := classes(all, f, o.AtLeast)
 	left = append(left, few...)
 	for i, y := range all {
 		if y >= 0 && y < f.C && keep[y] {
-			rows, labels = append(rows, h[i*f.Dx:(i+1)*f.Dx]...), append(labels, y)
+			rows, labels, kept = append(rows, h[i*f.Dx:(i+1)*f.Dx]...), append(labels, y), append(kept, digests[i])
 		}
 	}
 	if len(labels) == 0 {
-		return nil, nil, nil, fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
+		return nil, nil, nil, nil, fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
 	}
-	return rows, labels, left, nil
+	if o.Calibrate > 0 {
+		if o.Secret == nil {
+			return nil, nil, nil, nil, errors.New("calibration points are chosen by a secret of the client's, and there is none")
+		}
+		chosen = o.Secret.choose(kept, o.Calibrate)
+	}
+	return rows, labels, chosen, left, nil
 }
 
 // Points makes the points of a plain upload of n labelled images, and names those left out, bad ones and classes of too few.
 func (c *Client) Points(ctx context.Context, src imagefile.Source, o Options) (set *point.Set, n int, left []error, err error) {
-	rows, labels, left, err := c.labelled(ctx, src, o)
+	rows, labels, _, left, err := c.labelled(ctx, src, o)
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -258,11 +270,13 @@ func (c *Client) Points(ctx context.Context, src imagefile.Source, o Options) (s
 	return set, points.N, left, err
 }
 
-// Moments makes an upload of moments, and names the images left out as Points does. key makes the choice of calibration points the
-// client's own; those of a class of too few images are left out with it.
-func (c *Client) Moments(ctx context.Context, src imagefile.Source, o Options, key string) (means *point.Set, within *moments.Within,
+// Moments makes an upload of moments, and names the images left out as Points does.
+func (c *Client) Moments(ctx context.Context, src imagefile.Source, o Options) (means *point.Set, within *moments.Within,
 	left []error, err error) {
-	h, labels, left, err := c.labelled(ctx, src, o)
+	if o.Calibrate > moments.MaxCalibration {
+		return nil, nil, nil, fmt.Errorf("%d calibration points; moments have %d at most", o.Calibrate, moments.MaxCalibration)
+	}
+	h, labels, chosen, left, err := c.labelled(ctx, src, o)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -275,7 +289,7 @@ func (c *Client) Moments(ctx context.Context, src imagefile.Source, o Options, k
 	if c.curves, err = moments.CurvesOf(rows, k, labels, c.Manifest.C, c.Manifest.Digest); err != nil {
 		return nil, nil, nil, err
 	}
-	means, within, err = moments.Of(rows, k, labels, c.Manifest.C, key)
+	means, within, err = moments.Parted(rows, k, labels, c.Manifest.C, chosen)
 	return means, within, left, err
 }
 

@@ -2,9 +2,10 @@ package client
 
 import (
 	"context"
-	"errors"
 	"math"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -132,41 +133,93 @@ func TestAtLeast(t *testing.T) {
 const one, two = "1111111111111111111111111111111111111111111111111111111111111111",
 	"2222222222222222222222222222222222222222222222222222222222222222"
 
-// TestApproved: the first of a scope is trusted, another refused; what is approved everywhere holds in every scope, and no name is the word
-// for everywhere.
+// TestApproved: nothing is approved by being asked about; what is approved for a scope holds in it alone, what is approved everywhere in
+// all, and no name is the word for everywhere.
 func TestApproved(t *testing.T) {
 	a := Approved{filepath.Join(t.TempDir(), "fmp", "approved")}
-	trust := func(digest, scope string) (first, changed bool) {
-		first, err := a.Trust(digest, scope)
-		var c *ChangedError
-		if err != nil && (!errors.As(err, &c) || c.New != digest) {
-			t.Fatal(err)
-		}
-		return first, err != nil
-	}
 	for i, c := range []struct {
-		digest, scope  string
-		first, changed bool
-	}{{one, "here", true, false}, {one, "here", false, false}, {two, "here", false, true}, {two, "there", true, false},
-		{two, "here", false, true}, {one, "*", true, false}, {two, "a\nb", true, false}, {two, "a b", false, false}} {
-		if first, changed := trust(c.digest, c.scope); first != c.first || changed != c.changed {
-			t.Errorf("%d: first %v, changed %v; want %v and %v", i, first, changed, c.first, c.changed)
+		digest, scope, add string
+		approved           bool
+		other              string
+	}{{one, "here", "here", false, ""}, {one, "here", "", true, ""}, {two, "here", "", false, one}, {two, "here", "", false, one},
+		{one, "there", "there", false, ""}, {two, "a\nb", "a\nb", false, ""}, {two, "a b", "", true, ""}, {one, "*", Everywhere, false, ""},
+		{one, "elsewhere", "", true, ""}, {two, "elsewhere", "", false, ""}} {
+		s, err := a.Find(c.digest, c.scope)
+		if err != nil || s.Approved != c.approved || s.Other != c.other {
+			t.Errorf("%d: %+v, %v; want %+v", i, s, err, c)
+		}
+		if c.add != "" {
+			if err := a.Add(c.digest, c.add); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if has, err := a.Has(one); has || err != nil {
-		t.Errorf("approved everywhere: %v, %v", has, err)
-	}
-	if err := a.Add(two); err != nil {
+}
+
+// TestSecret: the secret is made once and kept to its owner; which images it chooses depends on it and on nothing else, equal images stay
+// together, and a graph has no say.
+func TestSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fmp", "calibration.key")
+	s, err := LoadSecret(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if has, err := a.Has(two); !has || err != nil {
-		t.Errorf("approved everywhere: %v, %v", has, err)
+	if again, err := LoadSecret(path); err != nil || *again != *s {
+		t.Errorf("the secret again: %v", err)
 	}
-	if first, changed := trust(two, "here"); first || changed {
-		t.Errorf("after approval: first %v, changed %v", first, changed)
+	if other, err := LoadSecret(path + "2"); err != nil || *other == *s {
+		t.Errorf("another secret: %v", err)
 	}
-	if has, err := (Approved{filepath.Join(t.TempDir(), "none")}).Has(one); has || err != nil {
-		t.Errorf("a file that is not there: %v, %v", has, err)
+	var digests [][32]byte
+	for i := range 50 {
+		digests = append(digests, [32]byte{byte(i)})
+	}
+	chosen, other := s.choose(digests, 10), (&Secret{1}).choose(digests, 10)
+	if slices.Equal(chosen, other) {
+		t.Error("two secrets choose the same images")
+	}
+	for i, c := range chosen { // an image is chosen or not, whatever stands beside it twice
+		twice := s.choose(append(slices.Clone(digests), digests[i]), 10)
+		if twice[i] != twice[50] {
+			t.Errorf("of equal images one is chosen (%v)", c)
+		}
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadSecret(path); err == nil && runtime.GOOS != "windows" {
+		t.Error("a secret that all may read")
+	}
+	if err := os.WriteFile(path+"3", []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadSecret(path + "3"); err == nil {
+		t.Error("a short secret")
+	}
+}
+
+// TestNoPoints: an upload has no calibration points unless so many are granted, and no choice is made without a secret. Another extractor
+// behind the same images gets the same ones.
+func TestNoPoints(t *testing.T) {
+	plain, _ := graphs(t)
+	negated, _ := graphs(t, &onnx.Node{Op: "Neg", Inputs: []string{"honest"}, Outputs: []string{"features"}})
+	u, _, err := plain.Upload(t.Context(), &images{n: 50, classes: 10}, Options{}, "a")
+	if err != nil || u.Calibration != nil || u.N != 50 {
+		t.Fatalf("%+v, %v", u, err)
+	}
+	if _, _, err := plain.Upload(t.Context(), &images{n: 50, classes: 10}, Options{Calibrate: 5}, "a"); err == nil {
+		t.Error("points without a secret")
+	}
+	var labels [][]int32
+	for _, c := range []*Client{plain, negated} {
+		u, _, err := c.Upload(t.Context(), &images{n: 50, classes: 10}, Options{Calibrate: 5, Secret: &Secret{7}}, "a")
+		if err != nil || u.Calibration == nil || u.Calibration.N != 5 || u.N != 45 {
+			t.Fatalf("%+v, %v", u, err)
+		}
+		labels = append(labels, u.Calibration.Y)
+	}
+	if !slices.Equal(labels[0], labels[1]) {
+		t.Errorf("two extractors get points of the classes %v and %v", labels[0], labels[1])
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmp/models"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
-	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
 
@@ -40,12 +39,15 @@ func (c *Client) Classes() imagefile.Classes {
 func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, name string) (u *federate.Upload, left []error, err error) {
 	u = &federate.Upload{Client: name, Model: c.Manifest.Digest}
 	c.curves = nil
-	if o.Calibrate > 0 {
+	switch {
+	case c.Manifest.Bytes > 0:
+		if u.Points, u.Within, left, err = c.Moments(ctx, src, o); err == nil {
+			u.N = int(u.Points.Mass())
+		}
+	case o.Calibrate > 0:
 		err = c.calibrated(ctx, src, o, u, &left)
-	} else if c.Manifest.Bytes == 0 {
+	default:
 		u.Points, u.N, left, err = c.Points(ctx, src, o)
-	} else if u.Points, u.Within, left, err = c.Moments(ctx, src, o, name); err == nil {
-		u.N = int(u.Points.Mass())
 	}
 	if err != nil {
 		return nil, nil, err
@@ -54,15 +56,14 @@ func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, na
 	return u, left, nil
 }
 
-// calibrated sets class means and calibration points of an upload. Which images these are is told by a hash of their features and the
-// client's name, so that no one chooses them and the same images give the same upload.
+// calibrated sets class means and calibration points of an upload.
 func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options, u *federate.Upload, left *[]error) error {
 	f := c.Manifest
-	if !f.ClassMeans || f.Bytes > 0 {
-		return fmt.Errorf("calibration points are sent beside class means, and this client graph makes other uploads (fmp fuse --upload " +
-			"class-means makes one); ask for none")
+	if !f.ClassMeans {
+		return fmt.Errorf("calibration points are sent beside class means or moments, and this client graph makes other uploads (fmp fuse " +
+			"--upload class-means makes one); ask for none")
 	}
-	h, labels, bad, err := c.labelled(ctx, src, o)
+	h, labels, chosen, bad, err := c.labelled(ctx, src, o)
 	if err != nil {
 		return err
 	}
@@ -71,9 +72,9 @@ func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options
 	var rest []float32
 	var kept []int
 	points := &point.Set{Dx: k, C: f.C}
-	for i, chosen := range moments.Calibration(h, dx, u.Client, o.Calibrate) {
+	for i, single := range chosen {
 		row := h[i*dx : (i+1)*dx]
-		if !chosen {
+		if !single {
 			rest, kept = append(rest, row...), append(kept, labels[i])
 			continue
 		}

@@ -36,17 +36,24 @@ type Within struct {
 	Labels      []int
 }
 
-// Of returns the class means of a client's rows, [n, k], with their counts as weights, and their scatter and points. Rows are
-// chosen for calibration by a hash of key and content, so that the choice is the client's alone and equal rows are not parted.
+// Of is [Parted] with as many calibration points as there may be, chosen by [Calibration]: that of simulated clients.
 func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Within, error) {
+	if k < 1 || len(rows) != len(labels)*k {
+		return Parted(rows, k, labels, c, nil) // which says what is wrong
+	}
+	return Parted(rows, k, labels, c, Calibration(rows, k, key, MaxCalibration))
+}
+
+// Parted returns the class means of a client's rows, [n, k], with their counts as weights, and the scatter of those that are not chosen;
+// the chosen ones are its calibration points. nil chooses none.
+func Parted(rows []float32, k int, labels []int, c int, chosen []bool) (*point.Set, *Within, error) {
 	if err := checkRows(rows, k, labels, c); err != nil {
 		return nil, nil, err
 	}
 	w := &Within{K: k}
 	var kept []int
-	chosen := Calibration(rows, k, key, MaxCalibration)
 	for i, y := range labels {
-		if !chosen[i] {
+		if chosen == nil || !chosen[i] {
 			kept = append(kept, i)
 			continue
 		}
@@ -97,31 +104,40 @@ func checkRows(rows []float32, k int, labels []int, c int) error {
 	return nil
 }
 
-// Calibration marks the rows of a client that are calibration points, as many as asked for at most: those of the lowest hashes. Equal rows
-// have equal hashes and are all marked, or none is.
+// Calibration marks the rows of a simulated client that are calibration points: [Lowest] of hashes of key and content. A client's own
+// program chooses by a secret (pipeline/client), since who makes the rows could steer a hash of them.
 func Calibration(rows []float32, k int, key string, most int) []bool {
-	n := len(rows) / k
-	out := make([]bool, n)
-	most = min(most, max(n/calibrationShare, 1))
-	if n < 2 {
-		return out
-	}
-	sums := make([][]byte, n)
-	order := make([]int, n)
+	sums := make([][sha256.Size]byte, len(rows)/k)
 	b := make([]byte, 4*k)
-	for i := range n {
+	for i := range sums {
 		for j, v := range rows[i*k : (i+1)*k] {
 			binary.LittleEndian.PutUint32(b[4*j:], math.Float32bits(v))
 		}
 		h := sha256.New()
 		fmt.Fprintf(h, "%d %s\n", len(key), key)
 		h.Write(b)
-		sums[i], order[i] = h.Sum(nil), i
+		sums[i] = [sha256.Size]byte(h.Sum(nil))
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return bytes.Compare(sums[a], sums[b]) })
+	return Lowest(sums, most)
+}
+
+// Lowest marks those of the lowest sums, as many as asked for and one in five at most, and at least one where there are several. Equal sums
+// are all marked, or none is.
+func Lowest(sums [][sha256.Size]byte, most int) []bool {
+	n := len(sums)
+	out := make([]bool, n)
+	most = min(most, max(n/calibrationShare, 1))
+	if n < 2 {
+		return out
+	}
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return bytes.Compare(sums[a][:], sums[b][:]) })
 	for at := 0; at < n; {
 		next := at + 1
-		for next < n && bytes.Equal(sums[order[at]], sums[order[next]]) {
+		for next < n && sums[order[at]] == sums[order[next]] {
 			next++
 		}
 		if next > most {

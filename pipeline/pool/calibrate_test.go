@@ -51,7 +51,8 @@ func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload 
 			}
 		}
 		name := fmt.Sprint("owner ", m)
-		u, _, err := c.Upload(t.Context(), &drawings{o.drawn.Train.Pix[m*n*size:], labels, size}, client.Options{Calibrate: calibrate}, name)
+		u, _, err := c.Upload(t.Context(), &drawings{o.drawn.Train.Pix[m*n*size:], labels, size}, client.Options{Calibrate: calibrate,
+			Secret: &client.Secret{byte(m)}}, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 )
@@ -63,8 +64,8 @@ type File struct {
 	Replace bool `yaml:"replace"`
 	// Precisions are the element types allowed, the preferred one first. Default: all, float32 first.
 	Precisions []federate.Precision `yaml:"precisions"`
-	// Calibrate is the maximum number of calibration points beside an upload's class means, which prediction sets are made from, and the
-	// number that clients send, ten unless they are told more: 0 (default) to 100, and 0 of rounds that are private or of moments.
+	// Calibrate is the maximum number of calibration points of an upload, the source of prediction sets. Clients are asked for so many
+	// and send those that their owners grant: 0 (default) to 100, to 10 of rounds of moments, and 0 of private ones.
 	Calibrate int `yaml:"calibrate"`
 	// Sets are the prediction sets of the classifier, as in fmp pool.
 	Sets Sets `yaml:"sets"`
@@ -262,9 +263,13 @@ func (r *Round) suitsGraph(path string) error {
 		return fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want the one that fmp fuse --upload "+
 			"private writes", path, r.Graph)
 	}
-	if r.Calibrate > 0 && (!r.Client.ClassMeans || r.Client.Bytes > 0) {
-		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than class means: leave it out (moments "+
-			"have calibration points of their own), or give a graph of fmp fuse --upload class-means", path, r.Calibrate, r.Graph)
+	if r.Calibrate > 0 && !r.Client.ClassMeans && r.Client.Bytes == 0 {
+		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than class means and moments: leave it out, or "+
+			"give a graph of fmp fuse --upload class-means or moments", path, r.Calibrate, r.Graph)
+	}
+	if r.Calibrate > moments.MaxCalibration && r.Client.Bytes > 0 {
+		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of moments, which have %d calibration points at most", path,
+			r.Calibrate, r.Graph, moments.MaxCalibration)
 	}
 	if r.Corpus != "" && r.Client.Bytes == 0 {
 		return fmt.Errorf("round %s: corpus is a prior of rounds of moments, and client_graph %s is of other uploads: leave it out, or "+

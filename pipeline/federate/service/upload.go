@@ -284,8 +284,14 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 	case !slices.Contains(s.Round.Precisions, u.Precision):
 		return nil, fmt.Errorf("upload: precision is %s; the round allows %v", u.Precision, s.Round.Precisions)
 	}
-	if c := u.Calibration; c != nil && c.N > s.Round.Calibrate {
-		return nil, fmt.Errorf("upload: it has %d calibration points; calibrate of the round allows %d", c.N, s.Round.Calibrate)
+	singles := 0
+	if c := u.Calibration; c != nil {
+		singles = c.N
+	} else if w := u.Within; w != nil {
+		singles = len(w.Labels)
+	}
+	if singles > s.Round.Calibrate {
+		return nil, fmt.Errorf("upload: it has %d calibration points; calibrate of the round allows %d", singles, s.Round.Calibrate)
 	}
 	if b.Norm > 0 {
 		for i := range u.Points.N {

@@ -56,8 +56,8 @@ type Description struct {
 	// MaxPoints is the maximum number of images behind an upload, MaxBytes the maximum size of its message.
 	MaxPoints int `json:"max_points"`
 	MaxBytes  int `json:"max_bytes"`
-	// Calibrate is the maximum number of calibration points of an upload of class means, and the number that a client sends, ten unless it
-	// is told more; 0 in private rounds.
+	// Calibrate is the maximum number of calibration points of an upload that the round asks for; a client sends those that its owner
+	// grants. 0 in private rounds.
 	Calibrate int `json:"calibrate,omitempty"`
 	// Replace says whether a client may replace its upload while the round is open.
 	Replace bool `json:"replace"`

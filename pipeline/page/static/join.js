@@ -83,11 +83,10 @@ async function takeGraph(files) {
 }
 
 const numberOf = () => (state.round ?? state.here)?.round ?? 0;
-const scope = () => state.round || state.here ? `${location.origin}${location.pathname.replace(/[^/]*$/, '')}` : 'files of this page';
 
 async function openGraph(data, again) {
   state.graphData = data;
-  state.graph = await program.call('open', { digest: (state.round ?? state.here)?.graph ?? '', scope: scope(), approved: await recall('approved') ?? '' }, { data });
+  state.graph = await program.call('open', { digest: (state.round ?? state.here)?.graph ?? '', approved: await recall('approved') ?? '' }, { data });
   await judged();
   if (!again) await showName();
 }
@@ -100,7 +99,7 @@ async function judged() {
 
 function showRound() {
   const d = state.round, g = state.graph;
-  const where = g.shipped ? `comes with this program (${g.shipped})` : g.first ? 'first seen here, trusted from now on; another in its place will be refused' : g.refused ? 'not approved' : 'approved before';
+  const where = g.shipped ? `known to this program (${g.shipped})` : g.refused ? 'not approved' : 'approved before';
   const closed = d?.state === 'closed';
   show('round',
     d && el('p', { class: 'big' }, d.title || `Round ${d.round}`),
@@ -108,8 +107,10 @@ function showRound() {
     d && el('p', {}, closed ? 'It is closed; an upload that you made before can be asked after.' : d.state === 'late' ? 'Its deadline has passed; late uploads count.' : `Open until ${new Date(d.deadline).toLocaleString()}.`),
     el('ul', { class: 'chips', 'aria-label': 'Classes' }, g.classes.slice(0, 40).map(c => el('li', {}, c)), g.classes.length > 40 && el('li', {}, `and ${g.classes.length - 40} more`)),
     g.refused && el('div', { class: 'note bad', role: 'alert' },
-      el('p', {}, `Refused: ${g.refused}. Nothing was read.`),
-      el('button', { type: 'button', class: 'quiet', onclick: async () => { state.graph = await program.call('approve', {}); await judged(); } }, 'Approve this extractor, it is meant')),
+      el('p', {}, `Not yet: ${g.refused}. Nothing was read.`),
+      el('p', {}, `It has ${g.numbers.toLocaleString('en')} parameters (${bytes(g.bytes)}) and makes ${g.features.toLocaleString('en')} numbers of the ${g.pixels.toLocaleString('en')} of an image. ${g.can}`),
+      el('p', {}, 'Let it run only where the digest is the one that you were told by people whom you trust.'),
+      el('button', { type: 'button', class: 'quiet', id: 'approve', onclick: async () => { state.graph = await program.call('approve', {}); await judged(); } }, 'Let this extractor run on my photographs')),
     el('details', {}, el('summary', {}, 'What runs on your photographs'),
       el('p', {}, 'The graph was taken apart here. All but its extractor is, node by node, what the program itself makes; the extractor reads pixels and nothing else.'),
       el('dl', {},

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/assets/assetstest"
+	"fmp/featurize/published"
+	"fmp/models"
+	"fmp/pipeline/client"
+)
+
+var update = flag.Bool("update", false, "write the digests of known extractors anew, of published ones those that are here")
+
+// TestKnown: the digests that clients know extractors by are those of the graphs that come with the program and that fmp extractors pull
+// makes. Of a published extractor that is not here its line is taken as it is.
+func TestKnown(t *testing.T) {
+	const file = "../../pipeline/client/known.txt"
+	digest := func(graph []byte) string {
+		c, err := client.Parse(graph, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Apart.Extractor
+	}
+	want := map[string]string{}
+	names := []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
+	for _, name := range names {
+		want[name] = digest(assetstest.Data(t, name, models.KindClient))
+	}
+	if d := digest(assetstest.PrivateClient(t)); d != want["digits"] {
+		t.Errorf("the extractor of a private round's graph has digest %s, that of a plain one %s", d, want["digits"])
+	}
+	list, err := published.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		names = append(names, e.Name)
+		if e.Path == "" {
+			continue
+		}
+		out := filepath.Join(t.TempDir(), "client.onnx")
+		if code, _, stderr := runFMP(t, "fuse", "--extractor", e.Name, "--class-names", "a,b", "--engine", "pure", "-o", out); code != 0 {
+			t.Fatal(stderr)
+		}
+		data, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[e.Name] = digest(data)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		d, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if w, ok := want[name]; ok && w != d {
+			t.Errorf("%s has digest %s; the file says %s: go test ./cmd/fmp -run TestKnown -update", name, w, d)
+			d = w
+		}
+		lines = append(lines, d+" "+name+"\n")
+		at := slices.Index(names, name)
+		if at < 0 || client.Known(strings.Fields(line)[0]) != name {
+			t.Errorf("%q is no extractor of ours, or stands twice", name)
+			continue
+		}
+		names = slices.Delete(names, at, at+1)
+	}
+	if len(names) > 0 {
+		t.Errorf("the file lacks %v", names)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

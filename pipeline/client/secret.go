@@ -1,0 +1,51 @@
+package client
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/moments"
+)
+
+// Secret is a client's own, by which its calibration points are chosen: those of the lowest HMAC-SHA256 of the image's file, or of its
+// pixels in an IDX file. Who does not know it cannot tell beforehand which images these are, nor make an image one of them. The same images
+// give the same points in every round, so that rounds together tell of no more of them, and equal images are all chosen, or none is.
+type Secret [sha256.Size]byte
+
+// LoadSecret reads the secret of a file that its owner alone may read, and makes it where it is not there.
+func LoadSecret(path string) (*Secret, error) {
+	var s Secret
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		rand.Read(s[:]) // never fails
+		if err := identity.SaveSecret(path, s[:]); err != nil {
+			return nil, fmt.Errorf("secret of calibration points: %w", err)
+		}
+	}
+	data, err := identity.ReadSecret(path, int64(len(s)))
+	if err != nil {
+		return nil, fmt.Errorf("secret of calibration points: %w", err)
+	}
+	if len(data) != len(s) {
+		return nil, fmt.Errorf("secret of calibration points: %s has %d bytes; want %d: move it away, and another is made", path, len(data), len(s))
+	}
+	copy(s[:], data)
+	return &s, nil
+}
+
+// choose marks the images that are calibration points, by the digests of their files.
+func (s *Secret) choose(digests [][sha256.Size]byte, most int) []bool {
+	sums := make([][sha256.Size]byte, len(digests))
+	for i, d := range digests {
+		h := hmac.New(sha256.New, s[:])
+		h.Write([]byte("fmp calibration point\n"))
+		h.Write(d[:])
+		sums[i] = [sha256.Size]byte(h.Sum(nil))
+	}
+	return moments.Lowest(sums, most)
+}
