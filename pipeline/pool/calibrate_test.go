@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ func (s *drawings) Close() error { return nil }
 func (s *drawings) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	copy(dst, s.pix[:s.size])
 	item := imagefile.Item{Label: int(s.labels[0])}
+	item.Digest = sha256.Sum256(s.pix[:s.size])
 	s.pix, s.labels = s.pix[s.size:], s.labels[1:]
 	return item, nil
 }
