@@ -9,14 +9,17 @@ import (
 	lapack "gonum.org/v1/gonum/lapack/gonum"
 )
 
-// reflectors is how many columns are reduced, or put back, between two products with the rest of the matrix.
-const reflectors = 32
+// Columns that are reduced, and put back, between two products with the rest of the matrix.
+const (
+	reflectors = 32
+	together   = 96
+)
 
 // leaf is the size up to which a tridiagonal matrix is not divided.
 const leaf = 32
 
 // Eigen returns the eigenvalues of the symmetric matrix a in ascending order, and eigenvectors as the columns of an orthogonal matrix. It
-// overwrites a, of which it reads both triangles.
+// overwrites a, of which it reads the upper triangle.
 //
 // Blocked Householder reflections make the matrix tridiagonal (Dongarra, Hammarling and Sorensen 1989); that is divided, and the halves'
 // solutions are joined by the roots of a secular equation (Cuppen 1981; Gu and Eisenstat 1995). Three quarters of the work are products.
@@ -73,7 +76,7 @@ func (t *tridiagonal) reduce(from, to int) {
 		t.e[j], t.tau[j] = reflect(x)
 		copy(row64(v, i)[i+1:], x)
 		p := row64(u, i)[i+1:]
-		blas64.Gemv(blas.NoTrans, 1, part(t.a, j+1, j+1), vec(x), 0, vec(p))
+		timesSymmetric(part(t.a, j+1, j+1), x, p)
 		for l := range i {
 			vl, ul := row64(v, l)[i+1:], row64(u, l)[i+1:]
 			a, b := blas64.Dot(vec(ul), vec(x)), blas64.Dot(vec(vl), vec(x))
@@ -85,8 +88,49 @@ func (t *tridiagonal) reduce(from, to int) {
 	}
 	if to < n {
 		rest, vr, ur := part(t.a, to, to), part(v, 0, w), part(u, 0, w)
-		Gemm(blas.Trans, blas.NoTrans, -1, vr, ur, 1, rest)
-		Gemm(blas.Trans, blas.NoTrans, -1, ur, vr, 1, rest)
+		for i := 0; i < n-to; i += updateRows {
+			h := min(updateRows, n-to-i)
+			c, vi, ui := block(rest, i, h, i, n-to-i), part(vr, 0, i), part(ur, 0, i)
+			Gemm(blas.Trans, blas.NoTrans, -1, block(vi, 0, w, 0, h), ui, 1, c)
+			Gemm(blas.Trans, blas.NoTrans, -1, block(ui, 0, w, 0, h), vi, 1, c)
+		}
+	}
+}
+
+// updateRows is the rows of the upper triangle that one product updates.
+const updateRows = 160
+
+// timesSymmetric sets p to a x for the symmetric matrix whose upper triangle a has, which it reads once.
+func timesSymmetric(a blas64.General, x, p []float64) {
+	n := len(x)
+	clear(p)
+	for i := 0; i < n; {
+		if n-i < 4 {
+			row := row64(a, i)[i:]
+			p[i] += row[0]*x[i] + blas64.Dot(vec(row[1:]), vec(x[i+1:]))
+			blas64.Axpy(x[i], vec(row[1:]), vec(p[i+1:]))
+			i++
+			continue
+		}
+		for r := i; r < i+4; r++ { // the block on the diagonal
+			row := row64(a, r)
+			p[r] += row[r] * x[r]
+			for c := r + 1; c < i+4; c++ {
+				p[r] += row[c] * x[c]
+				p[c] += row[c] * x[r]
+			}
+		}
+		at, by := i+4, [4]float64{x[i], x[i+1], x[i+2], x[i+3]}
+		var sums [4]float64
+		if at < n {
+			done := half4(n-at, a.Data[i*a.Stride+at:], a.Stride, x[at:], p[at:], &by, &sums)
+			for r := range 4 {
+				row := row64(a, i+r)[at+done:]
+				p[i+r] += sums[r] + blas64.Dot(vec(row), vec(x[at+done:]))
+				blas64.Axpy(by[r], vec(row), vec(p[at+done:]))
+			}
+		}
+		i += 4
 	}
 }
 
@@ -109,8 +153,8 @@ func reflect(x []float64) (e, tau float64) {
 // Van Loan 1989).
 func (t *tridiagonal) back(z blas64.General) {
 	n := t.a.Rows
-	for from := (n - 1) / reflectors * reflectors; from >= 0; from -= reflectors {
-		w := min(from+reflectors, n-1) - from
+	for from := (n - 1) / together * together; from >= 0; from -= together {
+		w := min(from+together, n-1) - from
 		if w < 1 {
 			continue
 		}

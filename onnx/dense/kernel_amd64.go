@@ -149,6 +149,22 @@ func widen(c, n int, h []float32, hs int, v, out []float64, l2 float64) int {
 	return n
 }
 
+// half4 adds four rows of a times by to y, and sets sums to their products with x, for the first columns of n. It returns how many.
+func half4(n int, a []float64, as int, x, y []float64, by, sums *[4]float64) int {
+	n = n / 4 * 4
+	if !haveAVX2 || n == 0 {
+		return 0
+	}
+	_, _, _ = a[3*as+n-1], x[n-1], y[n-1]
+	halfY(n, &a[0], as, &x[0], &y[0], by, sums)
+	return n
+}
+
+// n is a multiple of 4, at least 4.
+//
+//go:noescape
+func halfY(n int, a *float64, as int, x, y *float64, by, sums *[4]float64)
+
 //go:noescape
 func rowY(d int, a, b, c *float64)
 

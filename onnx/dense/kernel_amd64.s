@@ -795,3 +795,60 @@ rest:
 	JNZ  columns
 	VZEROUPPER
 	RET
+
+#define HALFROW(at, sum, by) \
+	VMOVUPD     at, Y2; \
+	VFMADD231PD Y1, Y2, sum; \
+	VFMADD231PD by, Y2, Y0
+
+// func halfY(n int, a *float64, as int, x, y *float64, by, sums *[4]float64)
+//
+// CX groups of four columns left, SI, BX, R8 and R9 at the rows of a, DX at x, DI at y; Y0 a part of y, Y1 of x, Y2 of a row, Y4 to Y7
+// what rows are multiplied by, Y8 to Y11 the sums.
+TEXT ·halfY(SB), NOSPLIT, $0-56
+	MOVQ         n+0(FP), CX
+	SHRQ         $2, CX
+	MOVQ         a+8(FP), SI
+	MOVQ         as+16(FP), AX
+	SHLQ         $3, AX
+	LEAQ         (SI)(AX*1), BX
+	LEAQ         (SI)(AX*2), R8
+	LEAQ         (BX)(AX*2), R9
+	MOVQ         x+24(FP), DX
+	MOVQ         y+32(FP), DI
+	MOVQ         by+40(FP), R10
+	VBROADCASTSD (R10), Y4
+	VBROADCASTSD 8(R10), Y5
+	VBROADCASTSD 16(R10), Y6
+	VBROADCASTSD 24(R10), Y7
+	VXORPD       Y8, Y8, Y8
+	VXORPD       Y9, Y9, Y9
+	VXORPD       Y10, Y10, Y10
+	VXORPD       Y11, Y11, Y11
+
+four:
+	VMOVUPD (DI), Y0
+	VMOVUPD (DX), Y1
+	HALFROW((SI), Y8, Y4)
+	HALFROW((BX), Y9, Y5)
+	HALFROW((R8), Y10, Y6)
+	HALFROW((R9), Y11, Y7)
+	VMOVUPD Y0, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, BX
+	ADDQ    $32, R8
+	ADDQ    $32, R9
+	ADDQ    $32, DX
+	ADDQ    $32, DI
+	DECQ    CX
+	JNZ     four
+
+	VHADDPD      Y9, Y8, Y8
+	VHADDPD      Y11, Y10, Y10
+	VPERM2F128   $0x21, Y10, Y8, Y0
+	VBLENDPD     $12, Y10, Y8, Y8
+	VADDPD       Y0, Y8, Y8
+	MOVQ         sums+48(FP), R10
+	VMOVUPD      Y8, (R10)
+	VZEROUPPER
+	RET

@@ -41,3 +41,5 @@ func narrow(n int, from []float64, to []float32, step int) { narrowGo(n, from, t
 func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32) {
 	curveGo(c, n, a, as, p, ps, w)
 }
+
+func half4(int, []float64, int, []float64, []float64, *[4]float64, *[4]float64) int { return 0 }
