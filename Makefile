@@ -23,7 +23,7 @@ SMALL := -tags minimal $(foreach p,github.com/... net/... crypto/tls crypto/x509
 
 .PHONY: $(BIN)/fmp
 $(BIN)/fmp: # go build knows best whether there is anything to do
-	@mkdir -p $(BIN); echo "building $(BIN)/fmp"
+	@mkdir -p $(BIN); echo "building $(BIN)/fmp: the first time, its packages are compiled, which takes about two minutes on two cores"
 	@$(GO) build $(VCS) -trimpath -ldflags="-s -w" $(SMALL) -o $(BIN)/fmp ./cmd/fmp
 
 # The client asks its servers one thing at a time: HTTP/2 would add 0.35 MB and serve nothing.
