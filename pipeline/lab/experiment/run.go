@@ -441,6 +441,9 @@ func (k Tools) Moments(ctx context.Context, clients []*point.Set, stream string)
 		if u.Means, u.Within, err = moments.Of(rows, len(rows)/len(labels), labels, set.C, momentsKey(stream, m)); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
+		if u.Curves, err = moments.CurvesOf(rows, len(rows)/len(labels), labels, set.C, stream); err != nil {
+			return nil, fmt.Errorf("client %d: %w", m, err)
+		}
 		out = append(out, u)
 	}
 	return out, nil

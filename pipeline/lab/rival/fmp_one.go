@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/candidate"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/moments"
@@ -20,7 +21,15 @@ import (
 var fmpOne = method{
 	Info{Name: "FMP-one", Family: Federated, Keep: true, Cost: 40, Group: OneShot, Cite: citeFMP, ReadsCorpus: true, Calibrated: true,
 		Title: "one posterior, judged by the clients: candidates by evidence, temperature, refit"},
-	func(_ context.Context, t *Task, _ Settings) (*posterior.Result, error) {
+	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
+		if t.in.Moments != nil && t.means == nil {
+			known, err := t.in.Corpus.moments(ctx, t.in.Embedded)
+			if err != nil {
+				return nil, err
+			}
+			return posterior.One(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
+				Options: discriminant.Options{Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream, Corpus: known}, Threads: t.in.Threads})
+		}
 		r, bytes, err := t.round()
 		if err != nil {
 			return nil, err

@@ -1,0 +1,123 @@
+package posterior
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/pipeline/candidate"
+	"fmp/pipeline/discriminant"
+	"fmp/pipeline/moments"
+)
+
+// mostWeights bounds the numbers of all heads together, and so memory: 128 MiB.
+const mostWeights = 16 << 20
+
+// One computes one posterior (package candidate) from uploads of moments: of clients less their shifts, with the shares of their images that
+// count. It reads no kappa, and knows of no effects. Its gate (docs/results/gates.yaml) is not open, so that rounds are pooled by Moments.
+func One(ctx context.Context, clients []discriminant.Client, c *Embedded, o MomentsOptions) (*Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r := candidate.Round{K: clients[0].Within.K, C: clients[0].Means.C}
+	for m, c := range clients {
+		r.Clients = append(r.Clients, statisticsOf(c))
+		for i, y := range c.Within.Labels {
+			row := slices.Clone(c.Within.Calibration[i*r.K : (i+1)*r.K])
+			subtract(row, c.Shift)
+			r.Points.Rows, r.Points.Labels, r.Points.Clients = append(r.Points.Rows, row...), append(r.Points.Labels, y), append(r.Points.Clients, m)
+		}
+	}
+	if o.Corpus != nil {
+		r.Corpora = append(r.Corpora, corpusOf(o.Corpus))
+	}
+	of := candidate.Options{Seed: o.Seed, Stream: o.Stream, Threads: o.Threads}
+	m, err := r.Posterior(of)
+	if err != nil {
+		return nil, err
+	}
+	e := Ensemble(m.Ensemble(min(o.Samples, max(2, mostWeights/((r.K+1)*r.C))), of))
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, UploadBytes: momentsBytes(clients),
+		Diagnostics: map[string]float64{"moments": 1, "kappa": math.Exp(m.LogKappa), "kappa deviation": m.LogKappaError}}, ctx.Err()
+}
+
+// statisticsOf returns a client's statistics less its shift, with the share of its images that counts: a client counts for one image a class at
+// least.
+func statisticsOf(c discriminant.Client) candidate.Client {
+	out := candidate.Client{Means: c.Means, Within: c.Within, Curves: c.Curves}
+	share := c.Share
+	if share == 0 {
+		share = 1
+	}
+	if c.Shift == nil && share == 1 {
+		return out
+	}
+	means := *c.Means
+	means.Z, means.W = slices.Clone(means.Z), slices.Clone(means.W)
+	for i := range means.N {
+		subtract(means.Features(i), c.Shift)
+		if means.W[i] > 0 {
+			means.W[i] = max(1, means.W[i]*float32(share))
+		}
+	}
+	out.Means = &means
+	if share < 1 && c.Within.Dof > 0 {
+		w := *c.Within
+		w.Dof = max(1, int(math.Round(share*float64(w.Dof))))
+		f := float64(w.Dof) / float64(c.Within.Dof)
+		if w.Rank > 0 {
+			f = math.Sqrt(f)
+		}
+		w.Data = slices.Clone(w.Data)
+		for i := range w.Data {
+			w.Data[i] *= float32(f)
+		}
+		if w.Rank > w.Dof {
+			w = *triangle(&w)
+		}
+		out.Within = &w
+	}
+	return out
+}
+
+// triangle returns a scatter as its upper triangle.
+func triangle(w *moments.Within) *moments.Within {
+	out := *w
+	sum := make([]float64, w.K*w.K)
+	w.AddTo(sum)
+	out.Rank, out.Data = 0, make([]float32, 0, w.K*(w.K+1)/2)
+	for i := range w.K {
+		for _, v := range sum[i*w.K+i : (i+1)*w.K] {
+			out.Data = append(out.Data, float32(v))
+		}
+	}
+	return &out
+}
+
+// subtract subtracts a shift, which may be nil, from a row.
+func subtract(row []float32, shift []float64) {
+	for j, b := range shift {
+		row[j] -= float32(b)
+	}
+}
+
+// corpusOf returns a server's own images as a corpus.
+func corpusOf(c *discriminant.Client) candidate.Corpus {
+	k := c.Within.K
+	out := candidate.Corpus{Within: make([]float64, k*k)}
+	c.Within.AddTo(out.Within)
+	floats.Scale(1/float64(max(c.Within.Dof, 1)), out.Within)
+	for i := range k {
+		for j := range i {
+			out.Within[i*k+j] = out.Within[j*k+i]
+		}
+	}
+	for i := range c.Means.N {
+		if c.Means.W[i] > 0 {
+			out.Means = append(out.Means, c.Means.Features(i)...)
+		}
+	}
+	return out
+}
