@@ -88,9 +88,13 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 	if len(js) > 0 {
 		asked = heaviest(weight, mostJudged, math.Exp(-power*leastJudged))
 	}
-	found := make([]judged, len(asked))
+	halves, err := r.halves(o)
+	if err != nil {
+		return nil, err
+	}
+	found, sharper := make([]judged, len(asked)), make([]float64, len(asked))
 	heads := make([]*discriminant, len(asked))
-	err := each(len(asked), o.Threads, func(i int) (err error) {
+	err = each(len(asked), o.Threads, func(i int) (err error) {
 		c, e := &cands[asked[i]], m.Evidence[asked[i]]
 		h := s.in(c.target).at(c.strength, c.prior)
 		heads[i] = h
@@ -99,8 +103,10 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 		if c.corpus != nil {
 			l, err = r.named(h, c.corpus, s.all, o)
 		} else { // as Gaussian draws have it; kappa comes last
-			l, err = r.refit(h, math.Exp(e.LogTemperature), o)
-			prior = normal{kappa.mean, math.Hypot(e.LogTemperatureError, kappa.deviation)}
+			if l, err = r.refit(h, math.Exp(e.LogTemperature), o); err == nil {
+				sharper[i], err = c.sharper(halves, math.Exp(e.LogTemperature), o)
+			}
+			prior = normal{kappa.mean + sharper[i], math.Hypot(e.LogTemperatureError, kappa.deviation)}
 		}
 		if err == nil && len(js) == 0 && c.corpus != nil {
 			found[i] = judged{head: l}
@@ -131,7 +137,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 		}
 		m.Components[i].Head = h.head(l)
 		if c.corpus == nil {
-			m.Components[i].spread = h.spread(math.Exp(e.LogTemperature + found[at].log.mean))
+			m.Components[i].spread = h.spread(math.Exp(e.LogTemperature + found[at].log.mean - sharper[at]))
 		}
 		return nil
 	})

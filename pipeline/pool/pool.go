@@ -296,7 +296,15 @@ func (r *Round) conjugateSamples() int {
 // settle sets the options that were not given: for a shipped predictor, those suited to its data set, where the penalty need not be
 // that of its training; for another, those of its manifest.
 func (r *Round) settle() error {
-	if r.closedForm() { // nothing is drawn or fitted: heads are in closed form
+	if r.closedForm() { // no point is drawn and no head fitted with a penalty that a setting names
+		switch {
+		case r.L2 != 0:
+			return fmt.Errorf("pool: the penalty (--l2, erm.l2) is %v: it acts on fits to drawn points, and these uploads are read in closed form: "+
+				"leave it out", r.L2)
+		case r.Fresh != 0:
+			return fmt.Errorf("pool: %d points are to be drawn for a sample (--fresh, predictor.fresh), and these uploads are read in closed form: "+
+				"leave the number out", r.Fresh)
+		}
 		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, r.conjugateSamples())
 		return nil
 	}

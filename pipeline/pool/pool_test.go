@@ -565,3 +565,16 @@ func TestOpen(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIgnored: a setting that cannot act on a round is an error that names it.
+func TestNothingIgnored(t *testing.T) {
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	uploads := w.uploads(t, g, f, 6, 7)
+	for want, o := range map[string]Options{"erm.l2": {L2: 5}, "predictor.fresh": {Fresh: 10}} {
+		o.Predictor = w.predictor
+		if _, err := New(uploads, g, f, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

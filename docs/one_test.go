@@ -1,0 +1,84 @@
+package docs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/metric"
+)
+
+// oneTie is the difference in NLL that counts as a tie, as results/gates.yaml has it.
+const oneTie = 0.002
+
+// oneRows are the kept runs of one posterior: name, gate, and the run of today's form on the same tasks.
+var oneRows = []struct{ name, gate, scope, run string }{
+	{"closed-mnist", "closed", "closed", "mnist"}, {"closed-cifar10", "closed", "closed", "cifar10"},
+	{"closed-cifar100", "closed", "closed", "cifar100"},
+	{"cifar100-20", "open", "open", "cifar100-20"}, {"cifar100-10", "open", "open", "cifar100-10"}, {"cifar100-5", "open", "open", "cifar100-5"},
+	{"cifar10-10", "open", "open", "cifar10-10"}, {"cifar10-40", "open", "open", "cifar10-40"}, {"digits", "open", "open", "digits"},
+	{"points-5", "open", "open", "points-5"}, {"clients-100", "open", "open", "clients-100"},
+}
+
+// TestOnePosterior: the table of one posterior beside today's form is of the kept runs, paired repeat by repeat. With -update it is written
+// (make docs).
+func TestOnePosterior(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| gate | tasks | clients | NLL | FMP, tuned | less it | | joint NLL | less FMP's |\n" +
+		"| --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: |\n")
+	for _, row := range oneRows {
+		one, now := readKept(t, "one", row.name), readKept(t, row.scope, row.run)
+		for _, alpha := range []float64{0, 0.1} {
+			own := figures(t, one.records, "FMP-one", "shared", alpha)
+			tuned := figures(t, now.records, "FMP", "tuned", alpha)
+			if len(own[0]) != 10 || len(tuned[0]) != 10 {
+				t.Fatalf("%s, alpha %g: %d and %d repeats, want 10", row.name, alpha, len(own[0]), len(tuned[0]))
+			}
+			var d [2]metric.Interval
+			var mean [2]float64
+			for i := range d {
+				var err error
+				if d[i], err = metric.Paired(own[i], tuned[i], 0.95); err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range own[i] {
+					mean[i] += v / float64(len(own[i]))
+				}
+			}
+			word := "**missed**"
+			switch {
+			case d[0].Mean+d[0].Half < 0:
+				word = "below"
+			case d[0].Mean-d[0].Half <= 0, d[0].Mean <= oneTie:
+				word = "tie"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f |\n", row.gate, row.name, partition(alpha), mean[0],
+				mean[0]-d[0].Mean, d[0].Mean, d[0].Half, word, mean[1], d[1].Mean, d[1].Half)
+		}
+	}
+	write(t, "results/one.md", "one", b.String())
+}
+
+func partition(alpha float64) string {
+	if alpha == 0 {
+		return "even"
+	}
+	return fmt.Sprintf("alpha = %g", alpha)
+}
+
+// figures returns the NLL and joint NLL of a method, by repeat.
+func figures(t *testing.T, records []experiment.Record, method, protocol string, alpha float64) (out [2][]float64) {
+	t.Helper()
+	for i := range records {
+		r := &records[i]
+		if r.Method == method && r.Protocol == protocol && r.Alpha == alpha {
+			if r.Repeat != len(out[0]) {
+				t.Fatalf("%s: repeat %d comes as number %d", method, r.Repeat, len(out[0]))
+			}
+			out[0] = append(out[0], r.NLL)
+			out[1] = append(out[1], r.Uncertainty.Joint.Near)
+		}
+	}
+	return out
+}
