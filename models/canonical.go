@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/serde"
+	"fmp/onnx/sorting"
 )
 
 // canonical returns the part of a graph that computes some values from others as a model file, in the one form that it
@@ -131,6 +132,6 @@ func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
 		}
 		out = append(out, c)
 	}
-	slices.SortFunc(out, func(a, b onnx.Attr) int { return strings.Compare(a.Name, b.Name) })
+	sorting.By(out, func(a, b onnx.Attr) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }

@@ -160,9 +160,13 @@ type Attr struct {
 }
 
 // FloatAttr makes a float attribute.
+//
+//go:noinline
 func FloatAttr(name string, v float32) Attr { return Attr{Name: name, Kind: AttrFloat, Float: v} }
 
 // IntAttr makes an integer attribute.
+//
+//go:noinline
 func IntAttr(name string, v int) Attr { return Attr{Name: name, Kind: AttrInt, Int: int64(v)} }
 
 // BoolAttr makes an integer attribute that is 1 for true and 0 for false.
@@ -174,9 +178,13 @@ func BoolAttr(name string, v bool) Attr {
 }
 
 // StrAttr makes a string attribute.
+//
+//go:noinline
 func StrAttr(name, v string) Attr { return Attr{Name: name, Kind: AttrString, Str: v} }
 
 // IntsAttr makes an attribute that is a list of integers.
+//
+//go:noinline
 func IntsAttr(name string, v ...int) Attr {
 	a := Attr{Name: name, Kind: AttrInts, Ints: make([]int64, len(v))}
 	for i, x := range v {
@@ -191,6 +199,8 @@ func FloatsAttr(name string, v ...float32) Attr {
 }
 
 // TensorAttr makes a tensor attribute.
+//
+//go:noinline
 func TensorAttr(name string, t *Tensor) Attr { return Attr{Name: name, Kind: AttrTensor, Tensor: t} }
 
 // Attr finds an attribute by name.

@@ -116,6 +116,9 @@ func Elements(shape []int) (int, error) {
 // TypeOf returns the DType that holds elements of type T.
 func TypeOf[T Element]() DType { return dtypes[reflect.TypeFor[[]T]()] }
 
+// SliceType returns the Go type of the data of an element type, nil where there is none.
+func (d DType) SliceType() reflect.Type { return sliceTypes[d] }
+
 // sliceTypes holds the Go type of the data of each element type; dtypes is its inverse, without the
 // halves and narrow types, whose elements are their bits.
 var sliceTypes = map[DType]reflect.Type{

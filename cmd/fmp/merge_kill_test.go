@@ -101,7 +101,7 @@ func TestMergeKilled(t *testing.T) {
 	if err := waitPooled(ctx, http.DefaultClient, url); err != nil {
 		t.Fatal(err)
 	}
-	now, want := objects(), []string{models.DigestBytes(graph), "classifier-1-rows.onnx", "classifier-1.onnx", "members-1.json"}
+	now, want := objects(), []string{models.DigestBytes(graph), "classifier-1-rows.onnx", "classifier-1.onnx", "members-1.json", "quorum"}
 	slices.Sort(now)
 	slices.Sort(want)
 	if !slices.Equal(now, want) {

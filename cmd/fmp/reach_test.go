@@ -23,7 +23,7 @@ func TestProxies(t *testing.T) {
 		t.Skip("builds and runs the programs")
 	}
 	f := newFederation(t, 1, "deadline: 2100-01-01T00:00:00Z\n")
-	f.serve()
+	f.serve("--host", "example.com")
 	front := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: f.address}))
 	defer front.Close()
 	f.write("front.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})) // for example.com

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -128,7 +127,7 @@ func Write(dir string, data []byte, o Options) (*Package, error) {
 // repository returns the files of the model repository.
 func repository(m *onnx.Model, f models.Manifest, data []byte, o Options) ([]file, error) {
 	// A name with a line break would name two classes.
-	labels := len(f.Classes) > 0 && !slices.ContainsFunc(f.Classes, func(s string) bool { return strings.ContainsAny(s, "\r\n") })
+	labels := len(f.Classes) > 0 // a manifest's names are printable: each takes one line
 	config, err := tritonConfig(m.Graph, o, labels)
 	if err != nil {
 		return nil, err

@@ -119,48 +119,36 @@ func modelConfig(t *testing.T) *dynamicpb.Message {
 
 // TestTriton: the configuration is one of Triton's, and says of every input and output what the graph says.
 func TestTriton(t *testing.T) {
-	for _, c := range []struct {
-		classes []string
-		labels  string
-	}{
-		{[]string{"wren", "robin"}, "wren\nrobin\n"},
-		{[]string{"wren", "rob\nin"}, ""}, // one name in two lines
-	} {
-		data := classifier(t, c.classes...)
-		dir, p := written(t, data, options())
-		text, err := os.ReadFile(filepath.Join(p.Repository, "birds", "config.pbtxt"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := modelConfig(t)
-		if err := prototext.Unmarshal(text, m); err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		want := dynamicpb.NewMessage(m.Descriptor())
-		label := ""
-		if c.labels != "" {
-			label = ` label_filename: "labels.txt"`
-		}
-		if err := prototext.Unmarshal([]byte(`name: "birds" backend: "onnxruntime" default_model_filename: "model.onnx" max_batch_size: 16
-			input { name: "features" data_type: TYPE_FP32 dims: 3 }
-			output { name: "probabilities" data_type: TYPE_FP32 dims: 2`+label+` }
-			output { name: "entropy" data_type: TYPE_FP32 dims: 1 reshape { } }
-			output { name: "mutual_information" data_type: TYPE_FP32 dims: 1 reshape { } }
-			output { name: "samples" data_type: TYPE_FP32 dims: 2 dims: 2 }
-			dynamic_batching { max_queue_delay_microseconds: 1500 } instance_group { count: 2 kind: KIND_CPU }
-			version_policy { latest { num_versions: 1 } }`), want); err != nil {
-			t.Fatal(err)
-		}
-		if !proto.Equal(m, want) {
-			t.Errorf("the configuration is\n%s", text)
-		}
-		got, err := os.ReadFile(filepath.Join(dir, "triton", "birds", "3", "model.onnx"))
-		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("the model in the repository is another: %v", err)
-		}
-		if names, _ := os.ReadFile(filepath.Join(dir, "triton", "birds", "labels.txt")); string(names) != c.labels {
-			t.Errorf("labels %q, want %q", names, c.labels)
-		}
+	data := classifier(t, "wren", "robin")
+	dir, p := written(t, data, options())
+	text, err := os.ReadFile(filepath.Join(p.Repository, "birds", "config.pbtxt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := modelConfig(t)
+	if err := prototext.Unmarshal(text, m); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	want := dynamicpb.NewMessage(m.Descriptor())
+	if err := prototext.Unmarshal([]byte(`name: "birds" backend: "onnxruntime" default_model_filename: "model.onnx" max_batch_size: 16
+		input { name: "features" data_type: TYPE_FP32 dims: 3 }
+		output { name: "probabilities" data_type: TYPE_FP32 dims: 2 label_filename: "labels.txt" }
+		output { name: "entropy" data_type: TYPE_FP32 dims: 1 reshape { } }
+		output { name: "mutual_information" data_type: TYPE_FP32 dims: 1 reshape { } }
+		output { name: "samples" data_type: TYPE_FP32 dims: 2 dims: 2 }
+		dynamic_batching { max_queue_delay_microseconds: 1500 } instance_group { count: 2 kind: KIND_CPU }
+		version_policy { latest { num_versions: 1 } }`), want); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(m, want) {
+		t.Errorf("the configuration is\n%s", text)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "triton", "birds", "3", "model.onnx"))
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("the model in the repository is another: %v", err)
+	}
+	if names, err := os.ReadFile(filepath.Join(dir, "triton", "birds", "labels.txt")); err != nil || string(names) != "wren\nrobin\n" {
+		t.Errorf("labels %q: %v", names, err)
 	}
 }
 

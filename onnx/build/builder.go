@@ -125,6 +125,8 @@ func (b *Builder) Axes(v ...int) Ref {
 }
 
 // Op adds a node of the standard operator set with one output. An empty Ref is an optional input left out.
+//
+//go:noinline
 func (b *Builder) Op(op string, in []Ref, attrs ...onnx.Attr) Ref {
 	return b.OpN(op, in, 1, attrs...)[0]
 }
@@ -176,18 +178,28 @@ func (b *Builder) Model() (*onnx.Model, error) {
 // The operators that nearly every graph uses, by their ONNX names.
 
 // Add adds elementwise; shapes are broadcast.
+//
+//go:noinline
 func (b *Builder) Add(x, y Ref) Ref { return b.Op("Add", []Ref{x, y}) }
 
 // Sub subtracts elementwise; shapes are broadcast.
+//
+//go:noinline
 func (b *Builder) Sub(x, y Ref) Ref { return b.Op("Sub", []Ref{x, y}) }
 
 // Mul multiplies elementwise; shapes are broadcast.
+//
+//go:noinline
 func (b *Builder) Mul(x, y Ref) Ref { return b.Op("Mul", []Ref{x, y}) }
 
 // Div divides elementwise; shapes are broadcast.
+//
+//go:noinline
 func (b *Builder) Div(x, y Ref) Ref { return b.Op("Div", []Ref{x, y}) }
 
 // MatMul multiplies matrices, the last two axes, over the axes before them, which are broadcast.
+//
+//go:noinline
 func (b *Builder) MatMul(x, y Ref) Ref { return b.Op("MatMul", []Ref{x, y}) }
 
 // Relu is max(x, 0) elementwise.

@@ -160,6 +160,7 @@ func (e *emit) op(op string, in []string, attrs ...onnx.Attr) string {
 	return out
 }
 
+//go:noinline
 func (e *emit) constant(t *onnx.Tensor) string {
 	return e.op("Constant", nil, onnx.TensorAttr("value", t))
 }
@@ -173,7 +174,10 @@ func (e *emit) number(v float32, d onnx.DType) string {
 	return s
 }
 
+//go:noinline
 func (e *emit) add(x, y string) string { return e.op("Add", []string{x, y}) }
+
+//go:noinline
 func (e *emit) mul(x, y string) string { return e.op("Mul", []string{x, y}) }
 
 // pick takes position i of the first axis, which goes.

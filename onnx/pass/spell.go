@@ -131,6 +131,7 @@ var spellings = map[onnx.OpName]func(s *speller) ([]string, error){
 
 const microsoft = "com.microsoft"
 
+//go:noinline
 func (e *emit) un(op, x string) string { return e.op(op, []string{x}) }
 
 func (e *emit) ints(v ...int64) string { return e.constant(onnx.Vector(v...)) }
@@ -141,6 +142,8 @@ func (e *emit) dims(v string, from, to int) string {
 }
 
 // num is a scalar of the type that is computed in.
+//
+//go:noinline
 func (s *speller) num(v float64) string { return s.number(float32(v), s.d) }
 
 func (s *speller) shaped(v string, parts ...string) string {

@@ -31,6 +31,7 @@ const (
 	maxExprCoef  = math.MaxInt32
 )
 
+//go:noinline
 func constant(n int) expr {
 	if n == 0 {
 		return expr{}

@@ -231,6 +231,7 @@ func (inf *inference) fresh(kind string) expr {
 	return symbol(fmt.Sprintf("%s%d", kind, *inf.counter))
 }
 
+//go:noinline
 func (inf *inference) unknownSize() expr { return inf.fresh("?") }
 
 func (inf *inference) lookup(name string) *fact {
@@ -535,6 +536,8 @@ func (c *call) arg(i int) *fact {
 func (c *call) has(i int) bool { return i < len(c.in) && c.in[i] != nil }
 
 // set gives output i a type and shape; outputs that the node does not have are skipped.
+//
+//go:noinline
 func (c *call) set(i int, d onnx.DType, shape []expr) {
 	if i < len(c.out) {
 		c.out[i].dtype = d

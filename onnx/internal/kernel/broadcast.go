@@ -35,6 +35,8 @@ func broadcast(shapes ...[]int) ([]int, error) {
 }
 
 // broadcastStrides are the strides of a tensor of the given shape read as one of shape out: 0 on repeated axes.
+//
+//go:noinline
 func broadcastStrides(shape, out []int) []int {
 	st := strides(shape)
 	b := make([]int, len(out))
@@ -91,6 +93,8 @@ type odometer struct {
 }
 
 // newOdometer stands at the i-th position, counted in row-major order.
+//
+//go:noinline
 func newOdometer(dims []int, st [][]int, i int) *odometer {
 	o := &odometer{dims: dims, st: st, at: make([]int, len(dims)), off: make([]int, len(st))}
 	for k := len(dims) - 1; k >= 0; k-- {
@@ -128,19 +132,30 @@ func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []i
 	if len(out) == 0 {
 		return
 	}
+	repeat := func(times int) { b = slices.Repeat(b, times) }
+	cover(c, [2]int{len(a), len(b)}, shape, as, bs, cost, repeat, func(lo, hi int, from, step []int) {
+		row(out[lo:hi], a[from[0]:][:1+(hi-lo-1)*step[0]], b[from[1]:][:1+(hi-lo-1)*step[1]])
+	})
+}
+
+// cover calls do as [runs] does, for two operands with these numbers of elements, and first has repeat make short runs of the second longer. No type
+// of elements changes anything here, so that one copy serves all.
+func cover(c *Call, elements [2]int, shape, as, bs []int, cost int, repeat func(times int), do func(lo, hi int, from, step []int)) {
 	dims, st := collapse(shape, broadcastStrides(as, shape), broadcastStrides(bs, shape))
-	if len(dims) == 2 && st[1][0] == 0 && len(b) <= shortRun/2 && len(a) == len(out) { // short runs are made longer
-		b = slices.Repeat(b, min(dims[0], shortRun/len(b)))
-		c.Parallel((len(out)+len(b)-1)/len(b), work(len(b), cost), func(lo, hi int) {
-			for at := lo * len(b); at < min(hi*len(b), len(out)); at += len(b) {
-				n := min(len(b), len(out)-at)
-				row(out[at:at+n], a[at:at+n], b[:n])
-			}
-		})
+	n, short := product(shape), elements[1]
+	if len(dims) != 2 || st[1][0] != 0 || short > shortRun/2 || elements[0] != n {
+		runs(c, dims, st, cost, do)
 		return
 	}
-	runs(c, dims, st, cost, func(lo, hi int, from, step []int) {
-		row(out[lo:hi], a[from[0]:][:1+(hi-lo-1)*step[0]], b[from[1]:][:1+(hi-lo-1)*step[1]])
+	times := min(dims[0], shortRun/short)
+	repeat(times)
+	long, step := times*short, []int{1, 1}
+	c.Parallel((n+long-1)/long, work(long, cost), func(lo, hi int) {
+		from := []int{0, 0}
+		for at := lo * long; at < min(hi*long, n); at += long {
+			from[0] = at
+			do(at, min(at+long, n), from, step)
+		}
 	})
 }
 
@@ -201,23 +216,27 @@ func each[A, O any](f func(a, b A) O) func(dst []O, a, b []A) {
 
 // binary runs an elementwise operator out = f(a, b) on inputs of one type T; the output holds O.
 func binary[A, O any](c *Call, d onnx.DType, cost int, row func(dst []O, a, b []A)) error {
+	out, err := pairOutput(c, d)
+	if err != nil {
+		return err
+	}
+	a, b := c.In[0], c.In[1]
+	zip(c, data[O](out), out.Shape, data[A](a), a.Shape, data[A](b), b.Shape, cost, row)
+	return nil
+}
+
+// pairOutput is the part of binary that no type changes: the result, in the place of an operand where that may be overwritten.
+func pairOutput(c *Call, d onnx.DType) (*onnx.Tensor, error) {
 	a, b := c.In[0], c.In[1]
 	shape, err := broadcast(a.Shape, b.Shape)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var out *onnx.Tensor
 	switch {
 	case d == a.DType && c.Overwrite[0] && slices.Equal(a.Shape, shape):
-		out, err = c.Over(0, 0, d, shape)
+		return c.Over(0, 0, d, shape)
 	case d == b.DType && c.Overwrite[1] && slices.Equal(b.Shape, shape):
-		out, err = c.Over(0, 1, d, shape)
-	default:
-		out, err = c.New(0, d, shape)
+		return c.Over(0, 1, d, shape)
 	}
-	if err != nil {
-		return err
-	}
-	zip(c, data[O](out), shape, data[A](a), a.Shape, data[A](b), b.Shape, cost, row)
-	return nil
+	return c.New(0, d, shape)
 }

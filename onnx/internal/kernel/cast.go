@@ -172,15 +172,15 @@ func castFrom[A number](out *onnx.Tensor, in []A) {
 			d[i] = float64(v)
 		}
 	case []int8:
-		toInt(d, in, math.MinInt8, math.MaxInt8)
+		toInt(d, math.MinInt8, math.MaxInt8, toWords(in))
 	case []int16:
-		toInt(d, in, math.MinInt16, math.MaxInt16)
+		toInt(d, math.MinInt16, math.MaxInt16, toWords(in))
 	case []int32:
-		toInt(d, in, math.MinInt32, math.MaxInt32)
+		toInt(d, math.MinInt32, math.MaxInt32, toWords(in))
 	case []int64:
-		toInt(d, in, math.MinInt64, math.MaxInt64)
+		toInt(d, math.MinInt64, math.MaxInt64, toWords(in))
 	case []uint8:
-		toInt(d, in, 0, math.MaxUint8)
+		toInt(d, 0, math.MaxUint8, toWords(in))
 	case []uint16:
 		if halves.Has(out.DType) {
 			f := make([]float32, len(in))
@@ -190,11 +190,11 @@ func castFrom[A number](out *onnx.Tensor, in []A) {
 			narrow(d, f, out.DType)
 			return
 		}
-		toInt(d, in, 0, math.MaxUint16)
+		toInt(d, 0, math.MaxUint16, toWords(in))
 	case []uint32:
-		toInt(d, in, 0, math.MaxUint32)
+		toInt(d, 0, math.MaxUint32, toWords(in))
 	case []uint64:
-		toInt(d, in, 0, math.MaxUint64)
+		toInt(d, 0, math.MaxUint64, toWords(in))
 	case []bool:
 		for i, v := range in {
 			d[i] = v != 0
@@ -214,7 +214,7 @@ func toNarrow[A number](out *onnx.Tensor, in []A) {
 	}
 	bits := out.DType.Bits()
 	whole := make([]int64, len(in))
-	toInt(whole, in, math.MinInt64, math.MaxInt64)
+	toInt(whole, math.MinInt64, math.MaxInt64, toWords(in))
 	for i, v := range whole {
 		if isUnsigned {
 			d[i] = uint8(v) & (1<<bits - 1)
@@ -224,18 +224,42 @@ func toNarrow[A number](out *onnx.Tensor, in []A) {
 	}
 }
 
-// toInt truncates floats to integers, with bounds; integers wrap, as two's complement does.
-func toInt[B integer, A number](dst []B, in []A, lo int64, hi uint64) {
-	for i, v := range in {
-		switch f := any(v).(type) {
-		case float32:
-			dst[i] = B(bounded[B](float64(f), lo, hi))
-		case float64:
-			dst[i] = B(bounded[B](f, lo, hi))
-		default:
-			dst[i] = B(v)
+// toInt truncates floats to integers, with bounds; integers wrap, as two's complement does. words gives the numbers from one on.
+//
+//go:noinline
+func toInt[B integer](dst []B, lo int64, hi uint64, words func(w []uint64, at int, lo int64, hi uint64)) {
+	var w [256]uint64
+	for at := 0; at < len(dst); at += len(w) {
+		part := dst[at:min(at+len(w), len(dst))]
+		words(w[:len(part)], at, lo, hi)
+		for i := range part {
+			part[i] = B(w[i])
 		}
 	}
+}
+
+// toWords returns a function to the two's complement of numbers in 64 bits. Apart from toInt it is compiled once for each type of numbers,
+// not for each pair of types.
+//
+//go:noinline
+func toWords[A number](in []A) func(words []uint64, at int, lo int64, hi uint64) {
+	return func(words []uint64, at int, lo int64, hi uint64) {
+		for i := range words {
+			words[i] = toWord(in[at+i], lo, hi)
+		}
+	}
+}
+
+func toWord[A number](v A, lo int64, hi uint64) uint64 {
+	f := float64(v)
+	switch any(v).(type) {
+	case float32, float64:
+		if f < 0 {
+			return uint64(bounded[int64](f, lo, min(hi, math.MaxInt64)))
+		}
+		return bounded[uint64](f, max(lo, 0), hi)
+	}
+	return uint64(v)
 }
 
 func bounded[B integer](f float64, lo int64, hi uint64) B {

@@ -28,6 +28,7 @@ type Def struct {
 
 var registry = map[string][]*Def{}
 
+//go:noinline
 func register(defs ...Def) {
 	for i := range defs {
 		d := &defs[i]

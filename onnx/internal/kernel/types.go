@@ -49,9 +49,13 @@ func data[T any](t *onnx.Tensor) []T {
 }
 
 // ints reads an int32 or int64 tensor (axes, shapes, indices) as ints.
+//
+//go:noinline
 func ints(t *onnx.Tensor) ([]int, error) { return t.Ints() }
 
 // strides of a dense row-major tensor: stride_k = prod_{j>k} shape_j.
+//
+//go:noinline
 func strides(shape []int) []int {
 	s := make([]int, len(shape))
 	n := 1
@@ -62,6 +66,7 @@ func strides(shape []int) []int {
 	return s
 }
 
+//go:noinline
 func product(shape []int) int {
 	n := 1
 	for _, d := range shape {
