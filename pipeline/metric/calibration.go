@@ -20,6 +20,10 @@ type Calibration struct {
 	Perfect float64 `json:"perfect"`
 	Low     float64 `json:"perfect_low"`
 	High    float64 `json:"perfect_high"`
+	// Gap is the mean stated probability of the predicted class less the accuracy: below 0 a classifier is too cautious, above it too
+	// confident. Chance is the reach of 95% of a perfect predictor's gaps on either side of 0.
+	Gap    float64 `json:"gap"`
+	Chance float64 `json:"gap_by_chance"`
 	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar et al. 2019, definition 5.2), 0
 	// where that is negative. Bins of a single point, whose variance is not known, are left out.
 	Debiased float64 `json:"debiased_rms"`
@@ -48,6 +52,7 @@ func (c *Curve) Calibration() Calibration {
 	if weight > 0 {
 		out.Debiased = math.Sqrt(max(0, squares/weight))
 	}
+	variance := 0.0
 	r := rng.New(0, "calibration")
 	draws := make([]float64, calibrationDraws)
 	for _, b := range c {
@@ -55,12 +60,16 @@ func (c *Curve) Calibration() Calibration {
 			continue
 		}
 		out.ECE += b.Count / total * math.Abs(b.Accuracy-b.Confidence)
+		out.Gap += b.Count / total * (b.Confidence - b.Accuracy)
+		p := min(b.Confidence, 1)
+		variance += b.Count * p * (1 - p) / (total * total)
 		n := math.Round(b.Count)
 		right := distuv.Binomial{N: n, P: min(b.Confidence, 1), Src: rand.Source(r)}
 		for i := range draws {
 			draws[i] += b.Count / total * math.Abs(right.Rand()/max(n, 1)-b.Confidence)
 		}
 	}
+	out.Chance = distuv.UnitNormal.Quantile(0.975) * math.Sqrt(variance)
 	slices.Sort(draws)
 	for _, d := range draws {
 		out.Perfect += d / calibrationDraws
@@ -78,6 +87,8 @@ func MeanCalibration(all []Calibration) (m Calibration) {
 		m.Low += c.Low / n
 		m.High += c.High / n
 		m.Debiased += c.Debiased / n
+		m.Gap += c.Gap / n
+		m.Chance += c.Chance / n
 	}
 	return m
 }

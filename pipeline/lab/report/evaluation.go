@@ -27,8 +27,19 @@ var coverages = []float64{0.5, 0.8, 0.9, 1}
 func evaluationSummary(r *evaluate.Result) string {
 	classes := fmt.Sprintf("%d classes", len(r.Classes))
 	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated probabilities are %.1f points off "+
-		"on average%s.",
-		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration))
+		"on average%s.%s",
+		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration), direction(r.Calibration))
+}
+
+// direction says in which direction stated probabilities err, where that is beyond chance.
+func direction(c metric.Calibration) string {
+	switch {
+	case c.Gap > c.Chance:
+		return fmt.Sprintf(" It is too confident by %.1f points.", 100*c.Gap)
+	case c.Gap < -c.Chance:
+		return fmt.Sprintf(" It is too cautious by %.1f points.", -100*c.Gap)
+	}
+	return ""
 }
 
 // beside returns the error of a perfectly calibrated classifier, for the end of a sentence.
