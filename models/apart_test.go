@@ -10,6 +10,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/check"
+	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 )
@@ -316,12 +317,27 @@ func TestSteady(t *testing.T) {
 			return b.Op("Slice", []build.Ref{x, b.Axes(0), end, b.Axes(1)})
 		},
 		"RandomNormalLike": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("RandomNormalLike", []build.Ref{x}) },
+		"Mod": func(b *build.Builder, x build.Ref) build.Ref { // loops for each bit of a quotient
+			return b.Op("Mod", []build.Ref{x, b.F32(1e-30)}, onnx.IntAttr("fmod", 1))
+		},
+		"Div": func(b *build.Builder, x build.Ref) build.Ref { // of whole numbers
+			k := b.Cast(x, onnx.Int64)
+			return b.Op("Div", []build.Ref{k, b.Op("Add", []build.Ref{k, b.Axes(3)})})
+		},
+		"Pow": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Pow", []build.Ref{x, x}) },
+		"Gather": func(b *build.Builder, x build.Ref) build.Ref {
+			return b.Op("Gather", []build.Ref{x, b.Cast(x, onnx.Int64)}, onnx.IntAttr("axis", 1))
+		},
+		"of another domain": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Relu", []build.Ref{x}) },
 	} {
 		b := build.New("net")
 		b.Output("features", make(b, b.Input("x", onnx.Float32, "n", 4)))
 		m, err := b.Model()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+		if strings.HasSuffix(name, "domain") {
+			m.Graph.Nodes[0].Domain, m.Opsets["strange"] = "strange", 1
 		}
 		if err := Steady(m); err == nil || !strings.Contains(err.Error(), "must not depend on what is in an image") {
 			t.Errorf("%s: error %v", name, err)
@@ -336,6 +352,11 @@ func TestSteady(t *testing.T) {
 	}
 	if err := Steady(m); err != nil {
 		t.Error(err)
+	}
+	for o := range steady { // the list is of operators that there are
+		if op.Last("", o, onnx.MaxOpset) == nil {
+			t.Errorf("%s is no operator", o)
+		}
 	}
 	body := &onnx.Graph{Name: "then", Outputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}}}
 	m.Graph.Nodes = append(m.Graph.Nodes, &onnx.Node{Name: "if", Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"},
