@@ -120,6 +120,31 @@ func FuzzIDX(f *testing.F) {
 	})
 }
 
+// TestNamesArePlainText: a picture whose name has control characters is a bad image, and its name is quoted.
+func TestNamesArePlainText(t *testing.T) {
+	dir := t.TempDir()
+	data, err := os.ReadFile("testdata/odd/rgb.bmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"plain.bmp": true, "\x1b[31m.bmp": false, "two\nlines.bmp": false, "\u202eturned.bmp": false} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			continue // a file system without such names
+		}
+		src, _, err := Open(path, Options{Fit: Fit{H: 16, W: 32, Ch: 3}, Optional: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = src.Next(t.Context(), make([]uint8, 16*32*3))
+		src.Close()
+		var bad *BadImage
+		if want != (err == nil) || err != nil && (!errors.As(err, &bad) || strings.ContainsAny(err.Error(), "\x1b\n\u202e")) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
 // TestWhatFollowsTheImages: a file that goes on after the images that its header promises is refused, however much follows.
 func TestWhatFollowsTheImages(t *testing.T) {
 	dir := t.TempDir()
