@@ -16,7 +16,8 @@ const oneTie = 0.002
 var oneRows = []struct{ name, gate, scope, run string }{
 	{"closed-mnist", "closed", "closed", "mnist"}, {"closed-cifar10", "closed", "closed", "cifar10"},
 	{"closed-cifar100", "closed", "closed", "cifar100"},
-	{"cifar100-20", "open", "open", "cifar100-20"}, {"cifar100-10", "open", "open", "cifar100-10"}, {"cifar100-5", "open", "open", "cifar100-5"},
+	{"cifar100-20", "open", "open", "cifar100-20"}, {"cifar100-10", "open", "open", "cifar100-10"}, {"cifar100-5", "open", "open",
+		"cifar100-5"},
 	{"cifar10-10", "open", "open", "cifar10-10"}, {"cifar10-40", "open", "open", "cifar10-40"}, {"digits", "open", "open", "digits"},
 	{"points-5", "open", "open", "points-5"}, {"clients-100", "open", "open", "clients-100"},
 }
@@ -53,7 +54,8 @@ func TestOnePosterior(t *testing.T) {
 			case d[0].Mean-d[0].Half <= 0, d[0].Mean <= oneTie:
 				word = "tie"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f |\n", row.gate, row.name, partition(alpha), mean[0],
+			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f |\n", row.gate, row.name, partition(alpha),
+				mean[0],
 				mean[0]-d[0].Mean, d[0].Mean, d[0].Half, word, mean[1], d[1].Mean, d[1].Half)
 		}
 	}

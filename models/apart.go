@@ -382,7 +382,8 @@ func (t *taker) match(want *onnx.Model, seen map[*onnx.Node]bool, outputs ...[2]
 	return u, nil
 }
 
-// part returns the part of the graph that computes some values from others, as it is decoded from its canonical form, and the sha256 of that.
+// part returns the part of the graph that computes some values from others, as it is decoded from its canonical
+// form, and the sha256 of that.
 func (t *taker) part(name string, in, out []onnx.ValueInfo) (*onnx.Model, string, error) {
 	data, err := canonical(t.model, name, in, out)
 	if err != nil {

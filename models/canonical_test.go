@@ -150,7 +150,8 @@ func digestAndFeatures(t testing.TB, m *onnx.Model, f Manifest) (digest string, 
 	if err != nil {
 		return a.Extractor, nil, nil
 	}
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor([]uint8{1, 250, 3, 100, 5, 60, 7, 80, 9, 200, 11, 120}, 1, 2, 3, 2)})
+	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor([]uint8{1, 250, 3, 100, 5, 60, 7, 80, 9, 200, 11, 120},
+		1, 2, 3, 2)})
 	if err != nil {
 		return a.Extractor, nil, nil
 	}
@@ -192,7 +193,8 @@ func TestCollide(t *testing.T) {
 		t.Fatal(features, err)
 	}
 	for name, changes := range map[string][]byte{
-		"an output more, left out": {0, 0, 0, 0}, "an output more": {0, 1, 0, 0}, "no lower bound": {3, 4, 0, 1}, "no bounds": {3, 6, 0, 0, 3, 6, 0, 0},
+		"an output more, left out": {0, 0, 0, 0}, "an output more": {0, 1, 0, 0}, "no lower bound": {3, 4, 0, 1}, "no bounds": {3, 6, 0, 0,
+			3, 6, 0, 0},
 		"an attribute": {4, 9, 0, 1}, "an operator set": {0, 10, 3, 0}, "the default spelt out": {4, 7, 1, 1},
 	} {
 		two, others, err := digestAndFeatures(t, mutated(m, changes), f)
@@ -204,7 +206,8 @@ func TestCollide(t *testing.T) {
 	}
 }
 
-// TestCollideWide: of two extractors that differ in the number of a node's outputs alone, one of 2 features, which an owner may approve, and
+// TestCollideWide: of two extractors that differ in the number of a node's outputs alone, one of 2 features,
+// which an owner may approve, and
 // one of half the image, each has its own digest.
 func TestCollideWide(t *testing.T) {
 	const pixels = 524
@@ -257,7 +260,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestTwoReadings: graphs that one reader could read otherwise than another are refused, or one of their readings is what was hashed and what
+// TestTwoReadings: graphs that one reader could read otherwise than another are refused, or one of their
+// readings is what was hashed and what
 // runs: the digest and the features are then those of the graph without the change.
 func TestTwoReadings(t *testing.T) {
 	m, f := collidable(t)
@@ -317,7 +321,10 @@ func TestTwoReadings(t *testing.T) {
 		"a lie about a shape": {func(_ *onnx.Model, g *onnx.Graph) {
 			g.Values = []onnx.ValueInfo{{Name: of(g, "Clip").Outputs[0], DType: onnx.Float32, Shape: onnx.Shape(1, 9)}}
 		}, false},
-		"another producer and documentation": {func(m *onnx.Model, g *onnx.Graph) { m.Producer, m.Doc, g.Doc, m.Version = "p", "d", "e", 7 }, false},
+		"another producer and documentation": {func(m *onnx.Model, g *onnx.Graph) {
+			m.Producer, m.Doc, g.Doc, m.Version = "p", "d", "e",
+				7
+		}, false},
 		"two names of one constant": {func(_ *onnx.Model, g *onnx.Graph) {
 			n := of(g, "Clip")
 			g.Initializers["again"] = g.Initializers[n.Inputs[2]]

@@ -83,7 +83,8 @@ func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 	out := filepath.Join(dir, "upload")
 	var log bytes.Buffer
 	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", t.Name(), "-o", out, "--epsilon", "1",
-		"--" + yesFlag, digestOf(t, graph), "--noise", "trusted", filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, io.Discard, &log); code != exitOK {
+		"--" + yesFlag, digestOf(t, graph), "--noise", "trusted", filepath.Join(dir, "images"), "--labels", filepath.Join(dir,
+			"labels")}, io.Discard, &log); code != exitOK {
 		t.Logf("%s", log.String())
 		return nil
 	}

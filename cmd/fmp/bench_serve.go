@@ -402,7 +402,8 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 	return requests, atomicfile.WriteBytes(filepath.Join(dir, "round.yaml"), []byte(round))
 }
 
-// serverKeys makes the keys of leader and helper where they will find them, as clients sign for a server's key, and returns the public ones.
+// serverKeys makes the keys of leader and helper where they will find them, as clients sign for a server's key,
+// and returns the public ones.
 func serverKeys(dir string) (public [2]string, err error) {
 	for server, at := range [...]string{loadLeader: dir, loadHelper: filepath.Join(dir, "helper")} {
 		k, err := identity.New("server")

@@ -150,7 +150,8 @@ func (o *poolRun) finish() error {
 	return atomicfile.WriteBytes(o.record, data)
 }
 
-// acts returns the command with the flags that act on the classifier alone, so that the same uploads are recorded alike in any files, summed
+// acts returns the command with the flags that act on the classifier alone, so that the same uploads are
+// recorded alike in any files, summed
 // or single, and without a trace of clients that withdrew.
 func acts(flags *pflag.FlagSet) string {
 	words := []string{"fmp", "pool"}

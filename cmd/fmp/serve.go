@@ -280,7 +280,8 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 		return err
 	}
 	defer closeTracer()
-	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store, Token: token, Log: s.log,
+	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store, Token: token,
+		Log:  s.log,
 		Pool: s.sampling(), Merge: s.merging(), Private: s.private(),
 		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng})
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"fmp/featurize/imagefile/imagefiletest"
 )
 
-// TestManyScans: a JPEG of a million scans is refused after the first few, wherever the bytes of its markers lie, and one of as many scans as
+// TestManyScans: a JPEG of a million scans is refused after the first few, wherever the bytes of its markers
+// lie, and one of as many scans as
 // encoders write is read.
 func TestManyScans(t *testing.T) {
 	for _, n := range []int{1, 20, MaxScans} {

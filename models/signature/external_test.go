@@ -51,9 +51,10 @@ func TestExternalFiles(t *testing.T) {
 		change func(dir string) error
 		want   string
 	}{
-		"as signed":       {func(string) error { return nil }, ""},
-		"a file beside":   {func(dir string) error { return os.WriteFile(filepath.Join(dir, "other.bin"), nil, 0o600) }, ""},
-		"weights swapped": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "w.bin"), []byte("Weights"), 0o600) }, `"w.bin" was changed`},
+		"as signed":     {func(string) error { return nil }, ""},
+		"a file beside": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "other.bin"), nil, 0o600) }, ""},
+		"weights swapped": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "w.bin"), []byte("Weights"), 0o600) },
+			`"w.bin" was changed`},
 		"a constant swapped": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "part", "c.bin"), nil, 0o600) },
 			`"part/c.bin" was changed`},
 		"weights missing": {func(dir string) error { return os.Remove(filepath.Join(dir, "w.bin")) }, "no such file"},

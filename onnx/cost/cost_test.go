@@ -111,7 +111,8 @@ func TestBombs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, start := bomb(t, c.make), time.Now()
 			_, err := Bounded(e, Foreign).Load(m)
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "node ") && !strings.Contains(err.Error(), "shape") {
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "node ") &&
+				!strings.Contains(err.Error(), "shape") {
 				t.Errorf("error %v; want one of %q", err, c.want)
 			}
 			if took := time.Since(start); took > 10*time.Second {
@@ -140,7 +141,7 @@ func TestBatchBomb(t *testing.T) {
 	}
 	for n, want := range map[int]bool{1: true, 2: false} {
 		_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(n, 4)})
-		if (err == nil) != want {
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "the model is not run") {
 			t.Errorf("%d items: error %v", n, err)
 		}
 	}
@@ -197,7 +198,8 @@ func TestRules(t *testing.T) {
 		"MatMul, vector": {&onnx.Node{Op: "MatMul"}, []value{x(30), x(30)}, []value{x()}, 30, 0},
 		"FusedMatMul": {&onnx.Node{Op: "FusedMatMul", Domain: "com.microsoft", Attrs: []onnx.Attr{onnx.BoolAttr("transA", true)}},
 			[]value{x(30, 5), x(30, 7)}, []value{x(5, 7)}, 5 * 7 * 30, 0},
-		"QLinearConv": {&onnx.Node{Op: "QLinearConv"}, []value{x(1, 3, 9, 9), x(), x(), x(8, 3, 5, 5), x(), x(), x(), x()}, []value{x(1, 8, 5, 5)},
+		"QLinearConv": {&onnx.Node{Op: "QLinearConv"}, []value{x(1, 3, 9, 9), x(), x(), x(8, 3, 5, 5), x(), x(), x(), x()}, []value{x(1, 8,
+			5, 5)},
 			8 * 25 * 75, 0},
 		"ConvTranspose": {&onnx.Node{Op: "ConvTranspose"}, []value{x(1, 3, 9, 9), x(3, 8, 5, 5)}, []value{x(1, 8, 13, 13)}, 243 * 200, 0},
 		"Attention, of heads": {&onnx.Node{Op: "Attention", Attrs: []onnx.Attr{onnx.IntAttr("q_num_heads", 4)}},
@@ -205,7 +207,8 @@ func TestRules(t *testing.T) {
 		"Attention": {&onnx.Node{Op: "Attention"}, []value{x(2, 4, 100, 16), x(2, 4, 300, 16), x(2, 4, 300, 16)}, []value{x(2, 4, 100, 16)},
 			2 * 2 * 100 * 300 * 64, 4 * 2 * 4 * 100 * 300},
 		"RoiAlign of any region": {&onnx.Node{Op: "RoiAlign"}, []value{x(1, 1, 9, 9), x(1, 4), x(1)}, []value{x(1, 1, 1, 1)}, 1e300, 0},
-		"a forest": {&onnx.Node{Op: "TreeEnsembleRegressor", Domain: "ai.onnx.ml", Attrs: []onnx.Attr{onnx.IntsAttr("nodes_nodeids", make([]int, 500)...)}},
+		"a forest": {&onnx.Node{Op: "TreeEnsembleRegressor", Domain: "ai.onnx.ml", Attrs: []onnx.Attr{onnx.IntsAttr("nodes_nodeids",
+			make([]int, 500)...)}},
 			[]value{x(10, 3)}, []value{x(10, 1)}, 10 * 500, 0},
 		"a transform that is longer than its signal": {&onnx.Node{Op: "DFT"}, []value{x(1, 10, 1), x()}, []value{x(1, 1009, 2)}, 1009 * 1009, 0},
 		"LSTM": {&onnx.Node{Op: "LSTM"}, []value{x(7, 2, 3), x(1, 20, 3), x(1, 20, 5)}, []value{x(7, 1, 2, 5)}, 14 * 4 * 5 * 8, 0},

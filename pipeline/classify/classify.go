@@ -19,7 +19,8 @@ import (
 // maxItems bounds the number of images of a source.
 const maxItems = 1_000_000
 
-// Limits bound a run of a classifier: the work of [cost.Foreign] an image, and 4 GiB, as a server runs the images of several requests at once.
+// Limits bound a run of a classifier: the work of [cost.Foreign] an image, and 4 GiB, as a server runs the
+// images of several requests at once.
 var Limits = engine.Limits{Work: cost.Foreign.Work, Bytes: 4 << 30}
 
 // Classifier is a classifier model, ready to run.

@@ -243,7 +243,8 @@ func TestCurvesOf(t *testing.T) {
 
 // The numbers are those of every machine; a build that fuses products and sums, or another logarithm, has others.
 func TestCurvesHaveTheSameBytesEverywhere(t *testing.T) {
-	if got, want := fmt.Sprintf("%x %x %x", exponential(-1), logarithm(10), logarithm(1e-3)), "0x1.78b56362cef38p-02 0x1.26bb1bbb55516p+01 -0x1.ba18a998fffap+02"; got != want {
+	if got, want := fmt.Sprintf("%x %x %x", exponential(-1), logarithm(10),
+		logarithm(1e-3)), "0x1.78b56362cef38p-02 0x1.26bb1bbb55516p+01 -0x1.ba18a998fffap+02"; got != want {
 		t.Errorf("exponential and logarithms are %s; want %s", got, want)
 	}
 	rows, labels := make([]float32, 12*5), []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2}

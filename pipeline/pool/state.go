@@ -12,7 +12,8 @@ import (
 	"fmp/pipeline/stats"
 )
 
-// Without returns the uploads of all clients but those of some names, and theirs. A name that no upload is from is an error, as is a round of
+// Without returns the uploads of all clients but those of some names, and theirs. A name that no upload is from
+// is an error, as is a round of
 // nobody else.
 func Without(uploads []Upload, names []string) (left, gone []Upload, err error) {
 	for _, name := range names {
@@ -33,7 +34,8 @@ func Without(uploads []Upload, names []string) (left, gone []Upload, err error) 
 	return left, gone, nil
 }
 
-// Update adds uploads to a state (nil: none yet), or takes those of some clients out, and returns it and the uploads that were taken out. An
+// Update adds uploads to a state (nil: none yet), or takes those of some clients out, and returns it and the
+// uploads that were taken out. An
 // upload that is in already stays; of each client that is taken out the upload must be given. After an error the state is of no use.
 func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, []Upload, error) {
 	var gone []Upload
@@ -67,7 +69,8 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 	return s, gone, nil
 }
 
-// NewState prepares a round of the uploads whose sums a state holds. Each fold of clients stands in as one client, so that all are taken for
+// NewState prepares a round of the uploads whose sums a state holds. Each fold of clients stands in as one
+// client, so that all are taken for
 // honest and none has a camera of its own.
 func NewState(s *stats.State, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
 	if o.For != "" {

@@ -15,7 +15,8 @@ import (
 // mostWeights bounds the numbers of all heads together, and so memory: 128 MiB.
 const mostWeights = 16 << 20
 
-// One computes one posterior (package candidate) from uploads of moments: of clients less their shifts, with the shares of their images that
+// One computes one posterior (package candidate) from uploads of moments: of clients less their shifts, with the
+// shares of their images that
 // count. It reads no kappa, and knows of no effects. Its gate (docs/results/gates.yaml) is not open, so that rounds are pooled by Moments.
 func One(ctx context.Context, clients []discriminant.Client, c *Embedded, o MomentsOptions) (*Result, error) {
 	if err := ctx.Err(); err != nil {
@@ -43,7 +44,8 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded, o Mome
 		Diagnostics: map[string]float64{"moments": 1, "kappa": math.Exp(m.LogKappa), "kappa deviation": m.LogKappaError}}, ctx.Err()
 }
 
-// statisticsOf returns a client's statistics less its shift, with the share of its images that counts: a client counts for one image a class at
+// statisticsOf returns a client's statistics less its shift, with the share of its images that counts: a client
+// counts for one image a class at
 // least.
 func statisticsOf(c discriminant.Client) candidate.Client {
 	out := candidate.Client{Means: c.Means, Within: c.Within, Curves: c.Curves}

@@ -1,7 +1,9 @@
-// Package stats holds the one statistic of a round: the sum of its uploads. Counts, class sums, second moments and curves are whole numbers,
+// Package stats holds the one statistic of a round: the sum of its uploads. Counts, class sums, second moments
+// and curves are whole numbers,
 // so that sums do not depend on order and grouping, and taking an upload out again leaves no trace, to the byte.
 //
-// Bounds make overflow impossible: a row has coordinates of size 2^16 at most, an upload 2^30 images, a sum 2^24 clients. A second moment is
+// Bounds make overflow impossible: a row has coordinates of size 2^16 at most, an upload 2^30 images, a sum 2^24
+// clients. A second moment is
 // then below 2^86, which is 2^126 in steps of 2^-40.
 package stats
 
@@ -193,7 +195,8 @@ func (s *Sum) alike(o *Sum) error {
 	return nil
 }
 
-// combine adds a sum, or takes it out where sign is -1. A class that no image is left of, and second moments of no client, are left out: the sum of the same
+// combine adds a sum, or takes it out where sign is -1. A class that no image is left of, and second moments of
+// no client, are left out: the sum of the same
 // uploads has one form.
 func (s *Sum) combine(o *Sum, sign int) {
 	each := (*whole.Number).Add
@@ -238,7 +241,8 @@ func zero(v []whole.Number) bool {
 	return !slices.ContainsFunc(v, func(w whole.Number) bool { return w != whole.Number{} })
 }
 
-// Client returns the sum as if one client had sent it: class means with their masses, the scatter of the images about these, and the curves;
+// Client returns the sum as if one client had sent it: class means with their masses, the scatter of the images
+// about these, and the curves;
 // no scatter where rows are too wide, and no curves where no client sent any. It returns nil for no clients.
 func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
 	if s.Clients == 0 {

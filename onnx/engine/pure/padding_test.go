@@ -35,7 +35,8 @@ func TestPadding(t *testing.T) {
 		{name: "convolution", op: "Conv", pads: []int{0, 0, 1, 2, 0, 0, 3, 0}, w: ones, steps: 1},
 		{name: "with pads and a stride", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones,
 			attrs: []onnx.Attr{own, onnx.IntsAttr("strides", 2, 2)}, steps: 1},
-		{name: "valid", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones, attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "VALID")}, steps: 1},
+		{name: "valid", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones, attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "VALID")},
+			steps: 1},
 		{name: "the same size", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones,
 			attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "SAME_UPPER")}, steps: 2},
 		{name: "not by zeros", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, value: 1, w: ones, steps: 2},
@@ -51,9 +52,11 @@ func TestPadding(t *testing.T) {
 			attrs: []onnx.Attr{size, own, onnx.IntAttr("count_include_pad", 1)}, steps: 1},
 		{name: "mean beyond the end", op: "AveragePool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1},
 			attrs: []onnx.Attr{size, onnx.IntAttr("ceil_mode", 1), onnx.IntsAttr("strides", 2, 2)}, steps: 2},
-		{name: "maximum", op: "MaxPool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, value: float32(math.Inf(-1)), attrs: []onnx.Attr{size, own}, steps: 1},
+		{name: "maximum", op: "MaxPool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, value: float32(math.Inf(-1)), attrs: []onnx.Attr{size, own},
+			steps: 1},
 		{name: "maximum with zeros", op: "MaxPool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, attrs: []onnx.Attr{size}, steps: 2},
-		{name: "maximum of padding", op: "MaxPool", pads: []int{0, 0, 3, 1, 0, 0, 1, 1}, value: float32(math.Inf(-1)), attrs: []onnx.Attr{size}, steps: 2},
+		{name: "maximum of padding", op: "MaxPool", pads: []int{0, 0, 3, 1, 0, 0, 1, 1}, value: float32(math.Inf(-1)),
+			attrs: []onnx.Attr{size}, steps: 2},
 	} {
 		model := func(opaque bool) *onnx.Model {
 			b := build.New("padded")
@@ -126,7 +129,8 @@ func TestConstantsAreFolded(t *testing.T) {
 	}{{"small", 100, 1}, {"much larger than what it comes from", 100_000, 2}} {
 		b := build.New("folded")
 		x := b.Input("x", onnx.Float32, "n", c.size)
-		w := b.Op("Expand", []build.Ref{b.Op("Sqrt", []build.Ref{b.Op("Transpose", []build.Ref{b.Param("w", onnx.ZerosF32(1, 1))})}), b.Axes(1, c.size)})
+		w := b.Op("Expand", []build.Ref{b.Op("Sqrt", []build.Ref{b.Op("Transpose", []build.Ref{b.Param("w", onnx.ZerosF32(1, 1))})}),
+			b.Axes(1, c.size)})
 		b.Output("y", b.Op("Add", []build.Ref{x, w}))
 		m, err := b.Model()
 		if err != nil {

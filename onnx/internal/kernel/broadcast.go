@@ -138,7 +138,8 @@ func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []i
 	})
 }
 
-// cover calls do as [runs] does, for two operands with these numbers of elements, and first has repeat make short runs of the second longer. No type
+// cover calls do as [runs] does, for two operands with these numbers of elements, and first has repeat make
+// short runs of the second longer. No type
 // of elements changes anything here, so that one copy serves all.
 func cover(c *Call, elements [2]int, shape, as, bs []int, cost int, repeat func(times int), do func(lo, hi int, from, step []int)) {
 	dims, st := collapse(shape, broadcastStrides(as, shape), broadcastStrides(bs, shape))

@@ -45,17 +45,23 @@ func TestMalformedRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, want, not string
 	}{
-		"a length and chunks":         {head("POST /v1/predict", "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n") + "0\r\n\r\n" + hidden, "", "fmp serve"},
-		"two lengths":                 {head("POST /v1/predict", "Content-Length: 4\r\nContent-Length: 40\r\n") + hidden, "HTTP/1.1 400", "fmp serve"},
-		"chunks by another name":      {head("POST /v1/predict", "Transfer-Encoding: xchunked\r\n") + hidden, "HTTP/1.1 501", "fmp serve"},
-		"a line end within a header":  {head("GET /v2", "X: a\rTransfer-Encoding: chunked\r\n"), "HTTP/1.1 400", "fmp serve"},
-		"an address of another host":  {"GET http://evil.example/v2 HTTP/1.1\r\nHost: " + at + "\r\n" + token + "\r\n", "HTTP/1.1 421", "fmp serve"},
-		"two hosts":                   {"GET /v2 HTTP/1.1\r\nHost: " + at + "\r\nHost: evil.example\r\n" + token + "\r\n", "HTTP/1.1 400", "fmp serve"},
-		"no host":                     {"GET /v2 HTTP/1.0\r\n" + token + "\r\n", "HTTP/1.0 421", "fmp serve"},
-		"a tunnel":                    {"CONNECT example.com:80 HTTP/1.1\r\nHost: " + at + "\r\n\r\n", "HTTP/1.1 4", "200"},
-		"an echo":                     {head("TRACE /v2", "Secret: 1\r\n"), "HTTP/1.1 405", "Secret: 1"},
-		"an upgrade to HTTP/2":        {head("GET /v2", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"), "HTTP/1.1 200", "101"},
-		"an upgrade to a WebSocket":   {head("GET /v2", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"), "HTTP/1.1 200", "101"},
+		"a length and chunks": {head("POST /v1/predict",
+			"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n") + "0\r\n\r\n" + hidden, "", "fmp serve"},
+		"two lengths": {head("POST /v1/predict", "Content-Length: 4\r\nContent-Length: 40\r\n") + hidden, "HTTP/1.1 400",
+			"fmp serve"},
+		"chunks by another name":     {head("POST /v1/predict", "Transfer-Encoding: xchunked\r\n") + hidden, "HTTP/1.1 501", "fmp serve"},
+		"a line end within a header": {head("GET /v2", "X: a\rTransfer-Encoding: chunked\r\n"), "HTTP/1.1 400", "fmp serve"},
+		"an address of another host": {"GET http://evil.example/v2 HTTP/1.1\r\nHost: " + at + "\r\n" + token + "\r\n", "HTTP/1.1 421",
+			"fmp serve"},
+		"two hosts": {"GET /v2 HTTP/1.1\r\nHost: " + at + "\r\nHost: evil.example\r\n" + token + "\r\n", "HTTP/1.1 400",
+			"fmp serve"},
+		"no host":  {"GET /v2 HTTP/1.0\r\n" + token + "\r\n", "HTTP/1.0 421", "fmp serve"},
+		"a tunnel": {"CONNECT example.com:80 HTTP/1.1\r\nHost: " + at + "\r\n\r\n", "HTTP/1.1 4", "200"},
+		"an echo":  {head("TRACE /v2", "Secret: 1\r\n"), "HTTP/1.1 405", "Secret: 1"},
+		"an upgrade to HTTP/2": {head("GET /v2",
+			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"), "HTTP/1.1 200", "101"},
+		"an upgrade to a WebSocket": {head("GET /v2",
+			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"), "HTTP/1.1 200", "101"},
 		"a query of a megabyte":       {head("GET /v2?"+strings.Repeat("x", 1<<20), ""), "HTTP/1.1 431", "fmp serve"},
 		"a path out of the interface": {head("GET /v1/rounds/3/../../../etc/passwd", ""), "", "root:"},
 		"a null in a client's name":   {head("GET /v1/rounds/3/uploads/a%00b/receipt", ""), "HTTP/1.1 401", "200 OK"},
@@ -81,12 +87,14 @@ func TestBombs(t *testing.T) {
 		path, kind string
 		body       []byte
 	}{
-		"deep rows":         {"/v1/predict", "application/json", []byte(`{"features": ` + strings.Repeat("[", 5<<20))},
-		"deep tensors":      {inferPath, "application/json", []byte(`{"inputs": [{"name": "images", "shape": [1], "datatype": "UINT8", "data": ` + strings.Repeat("[", 5<<20))},
+		"deep rows": {"/v1/predict", "application/json", []byte(`{"features": ` + strings.Repeat("[", 5<<20))},
+		"deep tensors": {inferPath, "application/json",
+			[]byte(`{"inputs": [{"name": "images", "shape": [1], "datatype": "UINT8", "data": ` + strings.Repeat("[", 5<<20))},
 		"deep unknown keys": {inferPath, "application/json", []byte(`{"a": ` + strings.Repeat(`{"a":`, 1<<20))},
 		"many parts":        {"/v1/predict", "multipart/form-data; boundary=b", []byte(form)},
 		"zipped":            {"/v1/predict", "application/json", zipped.Bytes()},
-		"a shape beyond":    {inferPath, "application/json", []byte(`{"inputs": [{"name": "images", "shape": [9223372036854775807, 9223372036854775807, 2], "datatype": "UINT8", "data": [1]}]}`)},
+		"a shape beyond": {inferPath, "application/json",
+			[]byte(`{"inputs": [{"name": "images", "shape": [9223372036854775807, 9223372036854775807, 2], "datatype": "UINT8", "data": [1]}]}`)},
 	} {
 		if w := f.ask(c.path, c.kind, c.body); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d %.200s", name, w.Code, w.Body)
@@ -198,7 +206,8 @@ func TestStatementsOverRounds(t *testing.T) {
 		}
 	}
 	name := url.PathEscape("a\u0301") // not a client, however it looks
-	if status, reply := f.request("PUT", "/v1/rounds/3/uploads/"+name, data, f.signed(f.keys["a"], identity.Upload, data, nil)); status != 403 {
+	if status, reply := f.request("PUT", "/v1/rounds/3/uploads/"+name, data, f.signed(f.keys["a"], identity.Upload, data,
+		nil)); status != 403 {
 		t.Errorf("a name that looks alike: %d %s", status, reply)
 	}
 	if text := fmt.Sprint(f.key); strings.Contains(text, "PRIVATE") {

@@ -1,4 +1,5 @@
-// Package whole adds numbers up exactly: as whole numbers of 128 bits in steps of 2^-40. Their sums do not depend on order and grouping, and
+// Package whole adds numbers up exactly: as whole numbers of 128 bits in steps of 2^-40. Their sums do not
+// depend on order and grouping, and
 // differences undo them.
 package whole
 

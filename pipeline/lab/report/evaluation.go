@@ -286,7 +286,8 @@ func originFacts(r *evaluate.Result) []pageFact {
 // on describes the data that the scores are for.
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n", printable.Markdown(title), len(r.Classes), printable.Markdown(strings.Join(r.Classes, ", ")))
+	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n", printable.Markdown(title), len(r.Classes),
+		printable.Markdown(strings.Join(r.Classes, ", ")))
 	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one small upload made from its images and no "+
 		"image left it. The classifier's probabilities are the mean of %d samples of the posterior.\n\n", r.Manifest.S)
 	fmt.Fprintf(&b, "## Intended use\n\nTo tell these %d classes apart in images like those of the clients, and to leave to people those "+
