@@ -324,7 +324,9 @@ func TestSteady(t *testing.T) {
 			k := b.Cast(x, onnx.Int64)
 			return b.Op("Div", []build.Ref{k, b.Op("Add", []build.Ref{k, b.Axes(3)})})
 		},
-		"Pow": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Pow", []build.Ref{x, x}) },
+		"Sin":    func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Sin", []build.Ref{x}) },
+		"String": func(b *build.Builder, x build.Ref) build.Ref { return b.Cast(b.Cast(x, onnx.String), onnx.Float32) },
+		"Pow":    func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Pow", []build.Ref{x, x}) },
 		"Gather": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("Gather", []build.Ref{x, b.Cast(x, onnx.Int64)}, onnx.IntAttr("axis", 1))
 		},

@@ -11,7 +11,8 @@ import (
 
 // steady are the operators that may see the content of an image: the steps that their kernels make for an element are bounded alike for all
 // values. Others are refused, among them Mod, whose loop is as long as the quotient has bits; TopK, Unique and NonMaxSuppression, which
-// compare as long as values lie; and all that branch, loop or draw random numbers.
+// compare as long as values lie; Sin and Cos, which reduce large arguments by another road; and all that branch, loop or draw random
+// numbers.
 var steady = map[string]bool{}
 
 func init() {
@@ -20,12 +21,12 @@ func init() {
 		{"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MatMul", "MatMulInteger", "QLinearMatMul", "Gemm", "Einsum", "Attention"},
 		// Windows and sums over extents that shapes give; maxima compare every element once.
 		{"AveragePool", "MaxPool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "ReduceSum", "ReduceMean", "ReduceMax",
-			"ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "ArgMax", "ArgMin", "CumSum",
+			"ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ArgMax", "ArgMin", "CumSum",
 			"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "LRN",
 			"LpNormalization", "MeanVarianceNormalization", "Softmax", "LogSoftmax"},
 		// One element at a time: arithmetic of the processor, or polynomials of a fixed degree.
 		{"Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sign", "Sqrt", "Reciprocal", "Floor", "Ceil", "Round", "Min", "Max", "Sum", "Mean", "Exp",
-			"Log", "Erf", "Tanh", "Sin", "Cos", "Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "Elu", "Selu", "Celu", "Clip", "Sigmoid",
+			"Log", "Erf", "Tanh", "Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "Elu", "Selu", "Celu", "Clip", "Sigmoid",
 			"HardSigmoid", "HardSwish", "Swish", "Mish", "Gelu", "Softplus", "Softsign", "Pow", "Equal", "Greater", "GreaterOrEqual", "Less",
 			"LessOrEqual", "And", "Or", "Not", "Xor", "Where", "IsNaN", "IsInf", "Cast", "CastLike", "QuantizeLinear", "DequantizeLinear",
 			"DynamicQuantizeLinear", "Dropout", "Identity"},
@@ -118,6 +119,10 @@ func steadyNode(n *onnx.Node, seen map[string]bool, types map[string]onnx.ValueI
 	if i, ok := constantFrom[n.Op]; ok && slices.ContainsFunc(n.Inputs[min(i, len(n.Inputs)):], func(in string) bool { return seen[in] }) {
 		return fmt.Errorf("the extractor's %s follows from pixels where it takes places, sizes or exponents; what it does must not depend on "+
 			"what is in an image", n.Label())
+	}
+	if slices.ContainsFunc(n.Outputs, func(o string) bool { return types[o].DType == onnx.String }) {
+		return fmt.Errorf("the extractor's %s makes text of numbers, whose length depends on them; what it does must not depend on what "+
+			"is in an image", n.Label())
 	}
 	if n.Op != "Shape" && n.Op != "Size" {
 		for _, o := range n.Outputs {
