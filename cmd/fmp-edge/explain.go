@@ -64,8 +64,8 @@ func explainCurves(c *moments.Curves) string {
 	if c == nil {
 		return ""
 	}
-	return fmt.Sprintf("- two curves of %d numbers: sums over up to %d of the images of how well the others tell their classes, and the same of "+
-		"Gaussian draws like them\n", moments.Temperatures, moments.MaxCurveImages)
+	return fmt.Sprintf("- two curves of %d numbers: sums over up to %d of the images of how well the others tell their classes, and the same "+
+		"of Gaussian draws like them\n", moments.Temperatures, moments.MaxCurveImages)
 }
 
 // explainRelease describes in words the content of a private upload, and the promise of its noise.

@@ -168,6 +168,30 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 		},
 	}
 	s := bindSettings(cmd, &o.settings, runAliases)
+	o.flags(cmd)
+	flags := cmd.Flags()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		if err := o.open(flags.Changed("round")); err != nil {
+			return err
+		}
+		o.command = acts(flags)
+		if len(args) > 0 && pool.IsPrivate(args[0]) {
+			if o.state != "" || len(o.without) > 0 {
+				return usageErrorf("--state and --without are of rounds that are not private: leave the message's file out, whose noise then " +
+					"is of another round")
+			}
+			return o.private(cmd, args)
+		}
+		return o.run(cmd, args)
+	}
+	return cmd
+}
+
+// flags declares those of the command.
+func (o *poolRun) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.client, "client-graph", "",
 		"client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
@@ -192,24 +216,6 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	o.poolSums.flags(flags)
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
-		if err := o.open(flags.Changed("round")); err != nil {
-			return err
-		}
-		o.command = acts(flags)
-		if len(args) > 0 && pool.IsPrivate(args[0]) {
-			if o.state != "" || len(o.without) > 0 {
-				return usageErrorf("--state and --without are of rounds that are not private: leave the message's file out, whose noise then " +
-					"is of another round")
-			}
-			return o.private(cmd, args)
-		}
-		return o.run(cmd, args)
-	}
-	return cmd
 }
 
 // open checks the flags and loads the client graph.

@@ -138,7 +138,8 @@ func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar
 		limit = -1
 	}
 	return progressbar.NewOptions64(limit,
-		progressbar.OptionSetWriter(printable.Raw(w)), progressbar.OptionSetDescription(printable.Line(description)), progressbar.OptionSetWidth(24),
+		progressbar.OptionSetWriter(printable.Raw(w)), progressbar.OptionSetDescription(printable.Line(description)),
+		progressbar.OptionSetWidth(24),
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionEnableColorCodes(false), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
 }

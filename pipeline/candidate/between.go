@@ -69,8 +69,8 @@ func newBetween(means []float32, t *target) (rows []float64, left float64) {
 	return rows, 1 - kept/all
 }
 
-// drawn returns class means, [C, K], about the grand mean as a prior draws them, with n0 images of the strength that a prior of the shape of
-// W would have. solve applies the inverse of W to rows in the basis; a are the rows of A there. With s = b + 1/n
+// drawn returns class means, [C, K], about the grand mean as a prior draws them, with n0 images of the strength that a prior of the
+// shape of W would have. solve applies the inverse of W to rows in the basis; a are the rows of A there. With s = b + 1/n
 //
 //	B (B + W/n)^-1 m = m (1 - 1/(n s)) + A'(I + A W^-1 A'/s)^-1 A W^-1 m / (n s^2)
 func (p *pool) drawn(prior *between, n0 float64, means, a []float64, solve func(rows []float64) []float64) []float64 {

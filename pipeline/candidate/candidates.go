@@ -14,8 +14,8 @@ const (
 	corpusStrengths = 2
 )
 
-// evens are the shares of a prior of class means that have the shape of the covariance within classes. The larger is from training on left-out
-// classes (gamma of CIFAR-100's closed form, docs/notes/moments.md).
+// evens are the shares of a prior of class means that have the shape of the covariance within classes. The larger is from
+// training on left-out classes (gamma of CIFAR-100's closed form, docs/notes/moments.md).
 var evens = []float64{0.1, 0.4}
 
 // candidate is a prior.

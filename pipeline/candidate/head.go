@@ -60,8 +60,8 @@ func (h *discriminant) solve(rows []float64) []float64 {
 	return out
 }
 
-// pseudo returns n0, from the spread of class means beyond their noise: the images whose noise is as much as that spread. norms are those of
-// class means through the precision, and noise is the mean variance of one image.
+// pseudo returns n0, from the spread of class means beyond their noise: the images whose noise is as much as that spread. norms
+// are those of class means through the precision, and noise is the mean variance of one image.
 func (p *pool) pseudo(norms []float64, noise float64) float64 {
 	var spread, classes float64
 	for y, n := range p.n {

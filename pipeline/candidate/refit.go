@@ -44,7 +44,8 @@ func (h *discriminant) white(rows []float64) []float64 {
 // mostNumbers bounds the rows that stand for images; of more class means, those of all clients together stand, with as many draws.
 const mostNumbers = 1 << 25
 
-// stand returns rows that stand for the images of a pool's clients: class means and antithetic draws of the covariance within classes about them.
+// stand returns rows that stand for the images of a pool's clients: class means and antithetic draws of the covariance within
+// classes about them.
 func (r *Round) stand(h *discriminant, p *pool, draws int, o *Options) *images {
 	k, total := r.K, 0
 	for _, i := range p.clients {

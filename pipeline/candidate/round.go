@@ -38,8 +38,8 @@ type Round struct {
 	Points  Points
 }
 
-// Points are the clients' calibration points: rows, [N, K], of single images with N labels, which are in no statistic; fewer than twenty are
-// not asked. Clients are their numbers: with them the points count as images once they have been asked.
+// Points are the clients' calibration points: rows, [N, K], of single images with N labels, which are in no statistic; fewer than
+// twenty are not asked. Clients are their numbers: with them the points count as images once they have been asked.
 type Points struct {
 	Rows    []float32
 	Labels  []int
@@ -140,7 +140,8 @@ func (c *Client) check(k, classes int) error {
 
 func (c *Corpus) check(k, classes int) error {
 	if len(c.Within) != k*k || len(c.Rows) != len(c.Labels)*k {
-		return fmt.Errorf("%d numbers of covariance, and %d for %d labels; want %d, and %d each", len(c.Within), len(c.Rows), len(c.Labels), k*k, k)
+		return fmt.Errorf("%d numbers of covariance, and %d for %d labels; want %d, and %d each", len(c.Within), len(c.Rows),
+			len(c.Labels), k*k, k)
 	}
 	var trace float64
 	for i := range k {

@@ -84,8 +84,8 @@ func steps(c *moments.Curve) []uint32 {
 	return out
 }
 
-// encodeWithin sets degrees of freedom and scatter. Int8 has a scale for each row of a factor or, of the scatter itself, for each coordinate,
-// the root of its own scatter.
+// encodeWithin sets degrees of freedom and scatter. Int8 has a scale for each row of a factor or, of the scatter itself, for each
+// coordinate, the root of its own scatter.
 func (u *Upload) encodeWithin(m *uploadpb.Upload) (err error) {
 	w := u.Within
 	m.Dof = proto.Uint64(uint64(w.Dof))

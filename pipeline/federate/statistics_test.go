@@ -139,7 +139,8 @@ func TestMomentsRefused(t *testing.T) {
 	}
 	for _, spoil := range []func(*uploadpb.Upload){
 		func(m *uploadpb.Upload) { m.Scatter.RawData[0] ^= 1 }, func(m *uploadpb.Upload) { m.Calibration.RawData[0] ^= 1 },
-		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 }, func(m *uploadpb.Upload) { *m.Dof-- }, func(m *uploadpb.Upload) { m.OwnCurve[3]++ },
+		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 }, func(m *uploadpb.Upload) { *m.Dof-- },
+		func(m *uploadpb.Upload) { m.OwnCurve[3]++ },
 		func(m *uploadpb.Upload) { m.TwinCurve[3]++ },
 	} {
 		var m uploadpb.Upload

@@ -74,7 +74,8 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 // honest and none has a camera of its own.
 func NewState(s *stats.State, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
 	if o.For != "" {
-		return nil, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from single uploads, and a state has their sums", o.For)
+		return nil, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from single uploads, and a state has their "+
+			"sums", o.For)
 	}
 	if o.Level > 0 || o.Groups != "" {
 		return nil, errors.New("pool: prediction sets are made of single calibration points, and a state has sums: give no --level and no --groups")

@@ -179,33 +179,40 @@ func checkFields(m *statspb.State, want federate.Expect) error {
 			return refuse(v.field, v.value, "%d to %d, as the other models have it", v.low, v.to)
 		}
 	}
-	k := int(m.Dx)
 	for i, f := range m.Folds {
-		second := len(f.Second)
-		if second != 0 && (k > federate.MaxMoments || second != whole.Bytes*(k*(k+1)/2)) {
-			return refuse(fmt.Sprintf("folds[%d].second", i), fmt.Sprintf("%d bytes", second), "those of a triangle, or none")
-		}
-		if len(f.Sums) != len(f.Held)*(1+k)*whole.Bytes {
-			return refuse(fmt.Sprintf("folds[%d].sums", i), fmt.Sprintf("%d bytes", len(f.Sums)), "%d for %d classes", len(f.Held)*(1+k)*whole.Bytes,
-				len(f.Held))
-		}
-		if len(f.ProtoReflect().GetUnknown()) > 0 {
-			return refuse(fmt.Sprintf("folds[%d]", i), "of unknown fields", "none")
-		}
-		for _, curve := range [][]uint64{f.OwnCurve, f.TwinCurve} {
-			if n := len(curve); n != 0 && n != moments.Temperatures || (n > 0) != (f.Curved > 0) {
-				return refuse(fmt.Sprintf("folds[%d].curves", i), fmt.Sprintf("%d numbers of %d clients", n, f.Curved), "%d, or none of no client",
-					moments.Temperatures)
-			}
-		}
-		if f.Rows > MaxClients*(maxImages+federate.MaxSize) || f.Curved > MaxClients {
-			return refuse(fmt.Sprintf("folds[%d]", i), fmt.Sprintf("%d rows, and curves of %d clients", f.Rows, f.Curved), "no more than images have")
+		if err := checkFold(i, f, int(m.Dx)); err != nil {
+			return err
 		}
 	}
 	for i, c := range m.Clients {
 		if len(c.ProtoReflect().GetUnknown()) > 0 {
 			return refuse(fmt.Sprintf("clients[%d]", i), "of unknown fields", "none")
 		}
+	}
+	return nil
+}
+
+// checkFold compares the lengths of fold i with its numbers of classes and coordinates.
+func checkFold(i int, f *statspb.Sum, k int) error {
+	second := len(f.Second)
+	if second != 0 && (k > federate.MaxMoments || second != whole.Bytes*(k*(k+1)/2)) {
+		return refuse(fmt.Sprintf("folds[%d].second", i), fmt.Sprintf("%d bytes", second), "those of a triangle, or none")
+	}
+	if len(f.Sums) != len(f.Held)*(1+k)*whole.Bytes {
+		return refuse(fmt.Sprintf("folds[%d].sums", i), fmt.Sprintf("%d bytes", len(f.Sums)), "%d for %d classes", len(f.Held)*(1+k)*whole.Bytes,
+			len(f.Held))
+	}
+	if len(f.ProtoReflect().GetUnknown()) > 0 {
+		return refuse(fmt.Sprintf("folds[%d]", i), "of unknown fields", "none")
+	}
+	for _, curve := range [][]uint64{f.OwnCurve, f.TwinCurve} {
+		if n := len(curve); n != 0 && n != moments.Temperatures || (n > 0) != (f.Curved > 0) {
+			return refuse(fmt.Sprintf("folds[%d].curves", i), fmt.Sprintf("%d numbers of %d clients", n, f.Curved), "%d, or none of no client",
+				moments.Temperatures)
+		}
+	}
+	if f.Rows > MaxClients*(maxImages+federate.MaxSize) || f.Curved > MaxClients {
+		return refuse(fmt.Sprintf("folds[%d]", i), fmt.Sprintf("%d rows, and curves of %d clients", f.Rows, f.Curved), "no more than images have")
 	}
 	return nil
 }

@@ -16,22 +16,7 @@ import (
 func WithPadding(s, pad *Spec) *onnx.Node {
 	n := s.Node
 	attrs := op.Attrs(n, s.Opset)
-	var size []int
-	fill := 0.0
-	switch n.Op {
-	case "Conv":
-		if w := s.constant(1); w != nil && allFinite(w) {
-			size = w.Shape[min(2, len(w.Shape)):]
-		}
-	case "AveragePool":
-		if s.Opset >= 7 && !attrs.Bool("ceil_mode") {
-			size = attrs.Ints("kernel_shape")
-		}
-	case "MaxPool":
-		if fill = math.Inf(-1); len(n.Outputs) == 1 && !attrs.Bool("ceil_mode") {
-			size = attrs.Ints("kernel_shape")
-		}
-	}
+	size, fill := s.window(attrs)
 	axes := len(size)
 	if n.Domain != "" || axes < 1 {
 		return nil
@@ -58,6 +43,26 @@ func WithPadding(s, pad *Spec) *onnx.Node {
 	}
 	out.Inputs[0] = pad.Node.Inputs[0]
 	return out
+}
+
+// window returns the extents of the window of an operator that may take padding over, and the number that it pads with; none of others.
+func (s *Spec) window(attrs op.Values) (size []int, fill float64) {
+	n := s.Node
+	switch n.Op {
+	case "Conv":
+		if w := s.constant(1); w != nil && allFinite(w) {
+			size = w.Shape[min(2, len(w.Shape)):]
+		}
+	case "AveragePool":
+		if s.Opset >= 7 && !attrs.Bool("ceil_mode") {
+			size = attrs.Ints("kernel_shape")
+		}
+	case "MaxPool":
+		if fill = math.Inf(-1); len(n.Outputs) == 1 && !attrs.Bool("ceil_mode") {
+			size = attrs.Ints("kernel_shape")
+		}
+	}
+	return size, fill
 }
 
 // maxPad bounds the padding of one end of an axis.

@@ -61,7 +61,8 @@ func TestMalformedRequests(t *testing.T) {
 		"an upgrade to HTTP/2": {head("GET /v2",
 			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"), "HTTP/1.1 200", "101"},
 		"an upgrade to a WebSocket": {head("GET /v2",
-			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"), "HTTP/1.1 200", "101"},
+			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+				"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"), "HTTP/1.1 200", "101"},
 		"a query of a megabyte":       {head("GET /v2?"+strings.Repeat("x", 1<<20), ""), "HTTP/1.1 431", "fmp serve"},
 		"a path out of the interface": {head("GET /v1/rounds/3/../../../etc/passwd", ""), "", "root:"},
 		"a null in a client's name":   {head("GET /v1/rounds/3/uploads/a%00b/receipt", ""), "HTTP/1.1 401", "200 OK"},

@@ -154,6 +154,7 @@ func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 			return out, err
 		}
 		files["model"] = onnx.NewTensor(data, len(data))
-		return b.with(ctx, out, files, peer{"net:tract", "tract"}, peer{"net:onnxruntime", "onnxruntime from Python"}, peer{"net:openvino", "OpenVINO"})
+		return b.with(ctx, out, files, peer{"net:tract", "tract"}, peer{"net:onnxruntime", "onnxruntime from Python"},
+			peer{"net:openvino", "OpenVINO"})
 	}
 }

@@ -386,7 +386,8 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 		Calibration: by, Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples,
 		Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
 		NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
-		Corpus: k.known, Named: !c.OpenScope(), Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream,
+		Corpus: k.known, Named: !c.OpenScope(), Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all,
+		Seed: c.Seed, Stream: stream,
 		Threads: threads,
 	}
 	methods, err := c.methods()
