@@ -78,8 +78,9 @@ func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
 	return rows, columns
 }
 
-// weights returns the matrix R of an axis times [unit], float64 [out, in], and that unit: whole numbers of which every row has the sum unit,
-// 0 outside of the part that is resized. As running sums are rounded, and not the weights, no row's sum is off by rounding.
+// weights returns the matrix R of an axis times [unit], float64 [out, in], and that unit: whole numbers of which every row has
+// the sum unit, 0 outside of the part that is resized. As running sums are rounded, and not the weights, no row's sum is off by
+// rounding.
 func (r *resize) weights(a axis) (weights, unit build.Ref) {
 	b := r.b
 	real := func(x build.Ref) build.Ref { return b.Cast(x, onnx.Float64) }
@@ -106,8 +107,9 @@ func (r *resize) weights(a axis) (weights, unit build.Ref) {
 	return b.Op("Where", []build.Ref{within(i, a.to), b.Sub(whole(upTo), whole(before)), r.number(0)}), unit
 }
 
-// unit returns 2^14, 2^15 where an axis shrinks to a half or less, 2^16 where it shrinks to a quarter or less: with pixels of 8 bits, and of
-// [resizeFraction] more between the axes, sums have 31 bits at most, and weights 16 (Go's integers and the lanes of processors).
+// unit returns 2^14, 2^15 where an axis shrinks to a half or less, 2^16 where it shrinks to a quarter or less: with pixels of 8
+// bits, and of [resizeFraction] more between the axes, sums have 31 bits at most, and weights 16 (Go's integers and the lanes of
+// processors).
 func (r *resize) unit(scale build.Ref) build.Ref {
 	u := r.number(resizeUnit)
 	for _, from := range []float64{2, 4} {

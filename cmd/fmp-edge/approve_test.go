@@ -93,7 +93,8 @@ func TestNoSilentFirstUse(t *testing.T) {
 			t.Errorf("an unknown extractor: exit code %d, %q", code, log)
 		}
 	}
-	if code, log := try(one, here, "--"+yesFlag, second); code != exitUsage || !strings.Contains(log, first) || !strings.Contains(log, second) {
+	if code, log := try(one, here, "--"+yesFlag, second); code != exitUsage ||
+		!strings.Contains(log, first) || !strings.Contains(log, second) {
 		t.Errorf("another digest: exit code %d, %q; want one with both", code, log)
 	}
 	answering(t, "y\n")

@@ -106,7 +106,8 @@ func explainGraph(c *client.Client) string {
 			"tell about how many images each class has; %d bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
 	}
 	if f.Bytes > 0 && !c.Private() {
-		text += fmt.Sprintf("- where classes have three images, two curves of %d numbers: sums of how well the images tell each other's classes\n",
+		text += fmt.Sprintf("- where classes have three images, two curves of %d numbers: sums of how well the images tell "+
+			"each other's classes\n",
 			moments.Temperatures)
 	}
 	text += "and no image and no file name. The numbers are made by the extractor: " + described(c) + ".\n"

@@ -52,7 +52,8 @@ func (o *poolSums) check(files []string) (err error) {
 	case len(files) == 0 && o.state == "":
 		return usageErrorf("pool wants uploads and was given none; fmp pool --help shows how to use it")
 	case len(o.without) > 0 && o.state == "" && pool.AnyPart(files):
-		return usageErrorf("--without CLIENT leaves out one of several uploads, and a part holds sums: take it out of the part first (fmp merge " +
+		return usageErrorf("--without CLIENT leaves out one of several uploads, and a part holds sums: take it out of the " +
+			"part first (fmp merge " +
 			"--without UPLOAD)")
 	}
 	if o.key != "" {

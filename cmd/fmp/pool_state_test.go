@@ -119,8 +119,8 @@ func TestPoolWithout(t *testing.T) {
 	}
 }
 
-// TestPoolState: a late upload is added to a state without the others' files, and one that withdraws is taken out, with the bytes of a state
-// and a classifier that were made at once.
+// TestPoolState: a late upload is added to a state without the others' files, and one that withdraws is taken out, with the bytes
+// of a state and a classifier that were made at once.
 func TestPoolState(t *testing.T) {
 	r := newMadeRound(t, 6)
 	all := r.pool("all.onnx", append([]string{"--state", r.path("all.state")}, r.uploads...)...)

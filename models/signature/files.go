@@ -17,8 +17,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// digests returns the SHA-256 in hex of every file of a folder that is not ignored, or of the file at path: under the name [single], or where
-// it is a model with data in other files, under its own name beside these.
+// digests returns the SHA-256 in hex of every file of a folder that is not ignored, or of the file at path: under the name
+// [single], or where it is a model with data in other files, under its own name beside these.
 func digests(path string, ignored []string) (map[string]string, error) {
 	st, err := os.Stat(path)
 	if err != nil {

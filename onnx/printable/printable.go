@@ -80,8 +80,9 @@ type writer struct {
 	part []byte // the beginning of a character
 }
 
-// Writer returns a writer to w by which no text of others reaches a terminal as anything but text: characters that are not harmless, but for
-// ends of lines and tabs, become U+FFFD. A program prints through it alone; [Raw] is for bars and colours of its own.
+// Writer returns a writer to w by which no text of others reaches a terminal as anything but text: characters that are not
+// harmless, but for ends of lines and tabs, become U+FFFD. A program prints through it alone; [Raw] is for bars and colours of
+// its own.
 func Writer(w io.Writer) io.Writer {
 	if _, ok := w.(*writer); ok {
 		return w

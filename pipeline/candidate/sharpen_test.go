@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSharper: by halves of the clients a refit is found as much too sharp as fresh images find it, where clients hold two classes each; and
-// few clients tell nothing.
+// TestSharper: by halves of the clients a refit is found as much too sharp as fresh images find it, where clients hold two
+// classes each; and few clients tell nothing.
 func TestSharper(t *testing.T) {
 	var measured, fresh float64
 	const seeds = 5
@@ -55,7 +55,7 @@ func TestSharper(t *testing.T) {
 		again, _, _ := verdict(g.ask(h.basis, l))
 		measured, fresh = measured+got/seeds, fresh+(again-plain)/seeds
 	}
-	if t.Logf("sharper by %.3f, by fresh images %.3f", measured, fresh); !(fresh > 0.02 && measured > 0.02) || math.Abs(measured-fresh) > 0.06 {
+	if !(fresh > 0.02 && measured > 0.02) || math.Abs(measured-fresh) > 0.06 {
 		t.Errorf("sharper by %.3f, by fresh images %.3f", measured, fresh)
 	}
 	w := newWorld(1)

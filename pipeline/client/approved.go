@@ -169,7 +169,8 @@ func (c *Client) Can() string {
 	if packed*numbers >= pixels {
 		share = "all of"
 	}
-	return fmt.Sprintf("A network made for it can hide %s an image in its %d numbers, as each holds up to %d pixels, and can give zeros for all "+
+	return fmt.Sprintf("A network made for it can hide %s an image in its %d numbers, as each holds up to %d pixels, and "+
+		"can give zeros for all "+
 		"images of a class but one: an average over many images, too, is then that image.", share, numbers, packed)
 }
 

@@ -32,7 +32,8 @@ func LoadSecret(path string) (*Secret, error) {
 		return nil, fmt.Errorf("secret of calibration points: %w", err)
 	}
 	if len(data) != len(s) {
-		return nil, fmt.Errorf("secret of calibration points: %s has %d bytes; want %d: move it away, and another is made", path, len(data), len(s))
+		return nil, fmt.Errorf("secret of calibration points: %s has %d bytes; want %d: move it away, and another is made", path,
+			len(data), len(s))
 	}
 	copy(s[:], data)
 	return &s, nil

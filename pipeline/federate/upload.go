@@ -477,7 +477,8 @@ func brief(dims []int64) any {
 	return dims
 }
 
-// checkScale returns the scale's shape, one of three, or of two without labels, or nil if the scale is rightly absent; any other is an error.
+// checkScale returns the scale's shape, one of three, or of two without labels, or nil if the scale is rightly absent; any other
+// is an error.
 func checkScale(p *onnxpb.TensorProto, wanted bool, s int, labels bool) ([]int, error) {
 	if !wanted {
 		if p != nil {

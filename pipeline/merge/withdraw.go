@@ -12,7 +12,8 @@ import (
 )
 
 // ErrPlace is wrapped by the error for an upload whose place in a part another would take, which the part does not hold whole any more.
-var ErrPlace = errors.New("the part without it keeps another upload whole, which is summed by now: merge the round's uploads again without " +
+var ErrPlace = errors.New("the part without it keeps another upload whole, which is summed by now: merge the round's " +
+	"uploads again without " +
 	"it, or keep the round's sums (fmp pool --state)")
 
 // Remove takes an upload out of the merged ones: the part is then, to the byte, the one that the client never took part in. An upload
@@ -75,7 +76,8 @@ func (m *Merger) subtract(k *Kept) error {
 	}
 	if p.LeftOut < 0 || p.Summed < 0 || (p.Summed > 0) != (p.sums != nil) || p.checkSums() != nil {
 		*p = before
-		return fmt.Errorf("client %q is not in the sums as it would be now: give what it was judged by (--against), or trust (--trust), as it was "+
+		return fmt.Errorf("client %q is not in the sums as it would be now: give what it was judged by (--against), or "+
+			"trust (--trust), as it was "+
 			"merged", k.Client)
 	}
 	if p.Summed+p.LeftOut == 0 {

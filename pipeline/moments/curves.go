@@ -86,7 +86,8 @@ func (c *Curves) round() {
 	}
 }
 
-// Check returns an error unless the curves are sums over at most n images: multiples of the step between n times the least likelihood and 0.
+// Check returns an error unless the curves are sums over at most n images: multiples of the step between n times the least
+// likelihood and 0.
 func (c *Curves) Check(n int) error {
 	least := LeastLikelihood * float64(min(n, MaxCurveImages))
 	for name, curve := range map[string]*Curve{"own": &c.Own, "twin": &c.Twin} {

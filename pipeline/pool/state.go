@@ -78,7 +78,8 @@ func NewState(s *stats.State, graph *onnx.Model, client models.Manifest, o Optio
 			"sums", o.For)
 	}
 	if o.Level > 0 || o.Groups != "" {
-		return nil, errors.New("pool: prediction sets are made of single calibration points, and a state has sums: give no --level and no --groups")
+		return nil, errors.New("pool: prediction sets are made of single calibration points, and a state has sums: give no " +
+			"--level and no --groups")
 	}
 	o.Trust, o.alike, o.Level = true, true, -1
 	var uploads []Upload

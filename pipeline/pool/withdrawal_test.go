@@ -71,7 +71,8 @@ func FuzzWithdrawal(f *testing.F) {
 	f.Add([]byte(`{"round":3}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w, err := VerifyWithdrawal(data, roster)
-		if err == nil && (w.Round != want.Round || w.Classifier != want.Classifier || len(w.Withdrawn) != 1 || w.Withdrawn[0] != want.Withdrawn[0]) {
+		if err == nil && (w.Round != want.Round || w.Classifier != want.Classifier || len(w.Withdrawn) != 1 ||
+			w.Withdrawn[0] != want.Withdrawn[0]) {
 			t.Errorf("%+v is taken", w)
 		}
 	})

@@ -21,7 +21,8 @@ func (s *Sum) check() error {
 	clients := int64(s.Clients)
 	switch {
 	case s.Clients < 0 || s.Clients > MaxClients || s.Curved < 0 || s.Curved > s.Clients:
-		return fmt.Errorf("stats: %d clients, %d of them with curves; allowed are 0 to %d, and no more with curves", s.Clients, s.Curved, MaxClients)
+		return fmt.Errorf("stats: %d clients, %d of them with curves; allowed are 0 to %d, and no more with curves", s.Clients, s.Curved,
+			MaxClients)
 	case s.N < clients || s.N > clients*maxImages:
 		return fmt.Errorf("stats: %d images of %d clients; allowed are one to %d each", s.N, s.Clients, maxImages)
 	case s.rows < clients || s.rows < int64(len(s.classes)) || s.rows > s.N+clients*federate.MaxSize:

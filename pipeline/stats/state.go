@@ -120,7 +120,8 @@ func (s *State) Remove(u *federate.Upload, digest string) error {
 // Merge adds a state of other clients. After an error nothing is added.
 func (s *State) Merge(o *State) error {
 	if o.Round != s.Round || o.Model != s.Model || o.Dx != s.Dx || o.C != s.C {
-		return fmt.Errorf("stats: a state of round %d, client graph %.12s, %d coordinates and %d classes, and one of %d, %.12s, %d and %d, do not "+
+		return fmt.Errorf("stats: a state of round %d, client graph %.12s, %d coordinates and %d classes, and one of %d, "+
+			"%.12s, %d and %d, do not "+
 			"add up", s.Round, s.Model, s.Dx, s.C, o.Round, o.Model, o.Dx, o.C)
 	}
 	for _, c := range o.client {
@@ -151,7 +152,8 @@ func (s *State) Merge(o *State) error {
 
 func (s *State) sumOf(u *federate.Upload) (*Sum, error) {
 	if u.Round != s.Round || u.Model != s.Model || u.Points.Dx != s.Dx || u.Points.C != s.C {
-		return nil, fmt.Errorf("stats: client %q is of round %d, client graph %.12s, %d coordinates and %d classes; the state is of %d, %.12s, %d "+
+		return nil, fmt.Errorf("stats: client %q is of round %d, client graph %.12s, %d coordinates and %d classes; the "+
+			"state is of %d, %.12s, %d "+
 			"and %d", u.Client, u.Round, u.Model, u.Points.Dx, u.Points.C, s.Round, s.Model, s.Dx, s.C)
 	}
 	return Of(u)

@@ -101,8 +101,8 @@ func encoded(t testing.TB, s *State) []byte {
 	return data
 }
 
-// TestStatesAreSums: in any order, in any grouping, through files or not, and with others added and taken out between, the same uploads give
-// the same bytes.
+// TestStatesAreSums: in any order, in any grouping, through files or not, and with others added and taken out between, the same
+// uploads give the same bytes.
 func TestStatesAreSums(t *testing.T) {
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -207,8 +207,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestClient: the sum is the class means and the scatter of all clients' images together, as one client would have sent them, and the sum of
-// the curves.
+// TestClient: the sum is the class means and the scatter of all clients' images together, as one client would have sent them, and
+// the sum of the curves.
 func TestClient(t *testing.T) {
 	all := someClients(t, 3, 7)
 	sum := &Sum{Dx: testK, C: testC}

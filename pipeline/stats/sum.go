@@ -50,7 +50,8 @@ type steps [moments.Temperatures]uint64
 func Of(u *federate.Upload) (*Sum, error) {
 	labels := u.Points.Indices()
 	if labels == nil {
-		return nil, fmt.Errorf("stats: the points of client %q are of several classes each, an embedding's: these do not add up; sum class means "+
+		return nil, fmt.Errorf("stats: the points of client %q are of several classes each, an embedding's: these do not "+
+			"add up; sum class means "+
 			"or moments", u.Client)
 	}
 	r := rowsOf(u, labels)

@@ -31,7 +31,8 @@ type Pool struct {
 	free map[reflect.Type]freeList
 }
 
-// freeList holds unused buffers of one type, smallest first. It is one program for all types, which would otherwise be compiled twelve times.
+// freeList holds unused buffers of one type, smallest first. It is one program for all types, which would otherwise be compiled
+// twelve times.
 type freeList []reflect.Value
 
 // get takes the smallest buffer that holds n elements, the zero value where there is none. One that is far too large is left for a larger

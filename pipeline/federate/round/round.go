@@ -64,8 +64,8 @@ type File struct {
 	Replace bool `yaml:"replace"`
 	// Precisions are the element types allowed, the preferred one first. Default: all, float32 first.
 	Precisions []federate.Precision `yaml:"precisions"`
-	// Calibrate is the maximum number of calibration points of an upload, by which prediction sets are made. A client is asked for that number,
-	// and its owner grants as many or fewer: 0 (default) to 100, to 10 of rounds of moments, and 0 of private ones.
+	// Calibrate is the maximum number of calibration points of an upload, by which prediction sets are made. A client is asked for
+	// that number, and its owner grants as many or fewer: 0 (default) to 100, to 10 of rounds of moments, and 0 of private ones.
 	Calibrate int `yaml:"calibrate"`
 	// Sets are the prediction sets of the classifier, as in fmp pool.
 	Sets Sets `yaml:"sets"`

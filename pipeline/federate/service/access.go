@@ -58,7 +58,8 @@ func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity
 	statement := identity.Statement{Purpose: purpose, Server: s.Key.PublicText(), Round: s.Round.Round, Client: client,
 		Graph: s.Round.Client.Digest, Content: content}
 	if !s.clients.Load().Verify(statement, signature) {
-		s.refuse(w, wire.WrongKey, "the roster of round %d has no client %.128q with a key that made this signature for this server, the round's "+
+		s.refuse(w, wire.WrongKey, "the roster of round %d has no client %.128q with a key that made this signature for "+
+			"this server, the round's "+
 			"graph and this content", s.Round.Round, client)
 		return client, nil, false
 	}

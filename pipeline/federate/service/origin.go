@@ -36,8 +36,9 @@ const maxStreams = 64
 type onLoopback struct{}
 
 // guard keeps pages of other sites from using a browser to reach the server. On a loopback listener the request must name a host of
-// loopback, or one of hosts: a name that a site owns and lets resolve to 127.0.0.1 (DNS rebinding) is refused. Everywhere a request that may
-// change something must not be another site's, by Sec-Fetch-Site or Origin ([http.CrossOriginProtection]); programs send neither.
+// loopback, or one of hosts: a name that a site owns and lets resolve to 127.0.0.1 (DNS rebinding) is refused. Everywhere a
+// request that may change something must not be another site's, by Sec-Fetch-Site or Origin ([http.CrossOriginProtection]);
+// programs send neither.
 func guard(next http.Handler, hosts []string) http.Handler {
 	sites := http.NewCrossOriginProtection()
 	for _, host := range hosts {

@@ -47,8 +47,8 @@ func (s *Server) fixQuorum(ctx context.Context) error {
 }
 
 // answered reports whether every client of a round without a stated quorum has sent something: an upload that is in, or one that was
-// refused. A client whose upload is refused so keeps nobody waiting until the deadline, and is in the next version once it sends a good one.
-// A round of one classifier has no next version: it waits. The caller holds mu.
+// refused. A client whose upload is refused so keeps nobody waiting until the deadline, and is in the next version once it sends
+// a good one. A round of one classifier has no next version: it waits. The caller holds mu.
 func (s *Server) answered() bool {
 	n := len(s.in)
 	if s.once() || s.Round.Quorum != 0 || n < s.Round.MinUploads {

@@ -494,7 +494,8 @@ func TestAdmit(t *testing.T) {
 	if status, _ := f.put("a", f.made("a", 2, nil)); status != 403 {
 		t.Errorf("who is gone: %d", status)
 	}
-	if st := f.srv.Status(); st.In != 3 || st.Clients != 3 || st.Quorum != 4 || len(st.Missing) != 1 || f.srv.due() <= 0 { // fixed at the opening
+	if st := f.srv.Status(); st.In != 3 || st.Clients != 3 || st.Quorum != 4 || len(st.Missing) != 1 ||
+		f.srv.due() <= 0 { // fixed at the opening
 		t.Errorf("%+v", st)
 	}
 }
