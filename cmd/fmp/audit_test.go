@@ -84,7 +84,7 @@ func TestAuditServer(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 		}
-		if len(out[0].Server) != 7 || refused != 2 {
+		if len(out[0].Server) != 7 || refused != 3 {
 			t.Errorf("%d attacks, %d refused: %+v", len(out[0].Server), refused, out[0].Server)
 		}
 		if best := out[0].Server[1]; best.Moved < 0.95 || best.AUC < best.TheoryAUC-0.05 {
