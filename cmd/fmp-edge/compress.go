@@ -174,25 +174,14 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 	if err := trust(ctx, cl, *c.scope, *c.approved, *c.yes, log); err != nil {
 		return refused("compress", err)
 	}
-	src, others, err := imagefile.Open(args[0], imagefile.Options{
-		Fit: cl.Fit, Classes: imagefile.Classes{Names: cl.Manifest.Classes, N: cl.Manifest.C},
-		Labels: *c.labels, Skip: *c.skip, Count: *c.count, MaxPixels: *c.pixels, MaxItems: maxItems,
-		Threads: *c.threads,
-	})
+	if cl.Private() {
+		return c.compressPrivate(ctx, cl, args[0], stdout, log)
+	}
+	src, others, err := c.source(cl, args[0], log)
 	if err != nil {
-		return refused("compress", err)
+		return err
 	}
 	defer src.Close()
-	if others.N > 0 {
-		fmt.Fprintf(log, "fmp-edge: under %s %v\n", args[0], others)
-	}
-	if cl.Private() {
-		if *c.calibrate > 0 {
-			return usagef("compress: --calibrate %d: calibration points are single images, which a private round protects: leave it out",
-				*c.calibrate)
-		}
-		return c.compressPrivate(ctx, cl, src, stdout, log)
-	}
 	o := client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast, Calibrate: *c.calibrate}
 	if o.Calibrate > 0 {
 		path := *c.secret
@@ -212,6 +201,19 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 	}
 	tell(log, cl, left)
 	return c.write(ctx, stdout, u, others.N, len(left))
+}
+
+// source opens labelled images, and says which files are none.
+func (c *compressing) source(cl *client.Client, path string, log io.Writer) (imagefile.Source, imagefile.LeftOut, error) {
+	src, others, err := imagefile.Open(path, imagefile.Options{Fit: cl.Fit, Classes: cl.Classes(), Labels: *c.labels, Skip: *c.skip,
+		Count: *c.count, MaxPixels: *c.pixels, MaxItems: maxItems, Threads: *c.threads})
+	if err != nil {
+		return nil, others, refused("compress", err)
+	}
+	if others.N > 0 {
+		fmt.Fprintf(log, "fmp-edge: under %s %v\n", path, others)
+	}
+	return src, others, nil
 }
 
 // tell names the images that were left out, and says of how many the graph made nothing.

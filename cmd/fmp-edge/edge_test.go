@@ -240,7 +240,7 @@ func serverSide(t *testing.T, im *dataset.Images, labels []int) *point.Set {
 	return uploads[0]
 }
 
-// TestMain keeps what the tests approve and spend out of the user's folder for configuration.
+// TestMain keeps what the tests approve and spend out of the user's folder for configuration, and has private rounds wait for nothing.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "fmp-edge-config")
 	if err != nil {
@@ -252,6 +252,7 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"XDG_CONFIG_HOME", "HOME", "AppData"} {
 		os.Setenv(name, dir)
 	}
+	replyAfter = 0
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

@@ -305,7 +305,7 @@ func readUpload(path string) (*message, []byte, error) {
 }
 
 // decided are the flags of compress that the round decides, or that join has no use for.
-var decided = append([]string{"model", "client", "round", "output", "rows", "json", "scope"}, budgetNames[:len(budgetNames)-2]...)
+var decided = append([]string{"model", "client", "round", "output", "rows", "json", "scope"}, budgetNames[:len(budgetNames)-3]...)
 
 var joinCommand = command{
 	name: "join", args: "URL --key FILE SOURCE",
@@ -367,6 +367,10 @@ servers each gets a share of the sums, which says nothing without the other's: g
 			if made && !*fresh {
 				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes it anew\n", path)
 				return c.deliver(ctx, key, path, data, out)
+			}
+			if after, _ := making.GetDuration("reply-after"); d.Privacy != nil && d.Now.Add(after).After(d.Deadline) {
+				return usagef("join: round %d takes uploads until %s, and the reply would come %v after now: give a shorter --reply-after; nothing "+
+					"was read and nothing sent", d.Round, d.Deadline.Format(time.RFC3339), after)
 			}
 			if *cache == "" {
 				base, err := os.UserCacheDir()

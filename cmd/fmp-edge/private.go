@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,7 +14,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
@@ -40,7 +41,7 @@ type released struct {
 }
 
 // budgetNames are the names of the flags of a private round.
-var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "points", "max-epsilon", "ledger", "redraw"}
+var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "points", "max-epsilon", "ledger", "redraw", "reply-after"}
 
 // privateFlags are the flags of a private round.
 type privateFlags struct {
@@ -48,6 +49,7 @@ type privateFlags struct {
 	maxEpsilon *float64
 	ledger     *string
 	redraw     *bool
+	reply      *time.Duration
 }
 
 func newPrivateFlags(f *pflag.FlagSet) privateFlags {
@@ -66,8 +68,13 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 			"for configuration)"),
 		redraw: f.Bool("redraw", false, "draw the noise of a private upload that was made before a second time, and spend its budget a "+
 			"second time"),
+		reply: f.Duration("reply-after", replyAfter, "fixed time from the start of the work to a private upload, or to the error in its "+
+			"place, so that time tells nothing of the images: more than their work takes at most; 0 does not wait"),
 	}
 }
+
+// replyAfter is the time to a private reply where its owner states none; tests do not wait.
+var replyAfter = client.DefaultReply
 
 const maxEpsilonHelp = "largest epsilon that private rounds may spend on any image in all, this one and those of the ledger together; 0 " +
 	"is any"
@@ -91,67 +98,128 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	if m := *p.maxEpsilon; !(m >= 0) || math.IsInf(m, 0) {
 		return usagef("compress: --max-epsilon %v; allowed are numbers above 0, and 0 for any", m)
 	}
-	if err := p.budget.Check(); err != nil {
-		return &usageError{fmt.Errorf("compress: %w", err)}
+	for _, err := range []error{p.budget.Check(), client.CheckReply(*p.reply)} {
+		if err != nil {
+			return &usageError{fmt.Errorf("compress: %w", err)}
+		}
 	}
 	return nil
 }
 
-// compressPrivate makes a message of a private round and writes it, unless it was made before: then that one is kept, as noise that is
-// drawn again over the same sums averages out.
-func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, src imagefile.Source, stdout, log io.Writer) error {
+// compressPrivate makes a message of a private round and writes it, at a fixed time after the start. Remarks on the images are
+// printed then.
+func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, source string, stdout, log io.Writer) error {
+	if *c.calibrate > 0 {
+		return usagef("compress: --calibrate %d: calibration points are single images, which a private round protects: leave it out",
+			*c.calibrate)
+	}
+	after := *c.private.reply
+	if after == 0 {
+		fmt.Fprintln(log, "fmp-edge: --reply-after 0: the upload is there as soon as it is made, and who sees when learns of the images")
+	} else {
+		fmt.Fprintf(log, "fmp-edge: the reply comes after %v, however long the images take (--reply-after)\n", after)
+	}
+	var said bytes.Buffer
+	err := client.Reply(ctx, after, func(ctx context.Context) (client.Answer, error) { return c.answer(ctx, cl, source, stdout, &said) })
+	var late *client.LateError
+	switch {
+	case errors.As(err, &late):
+		return usagef("compress: --reply-after %v: %w", after, err)
+	case errors.Is(err, context.Canceled): // work may go on, and say more
+		return err
+	}
+	if _, e := log.Write(said.Bytes()); e != nil {
+		return errors.Join(err, e)
+	}
+	return err
+}
+
+// answer is the upload of a private round.
+type answer struct {
+	*compressing
+	spending privacy.Spending
+	ledger   privacy.Ledger
+	messages [][]byte
+	made     bool // before, and spent
+	released
+	stdout, log io.Writer
+}
+
+// answer makes a message of a private round, unless it was made before: then that one is kept, as noise that is drawn again over the same
+// sums averages out.
+func (c *compressing) answer(ctx context.Context, cl *client.Client, source string, stdout, log io.Writer) (client.Answer, error) {
 	b, f := *c.private.budget, cl.Manifest
 	path := *c.private.ledger
 	if path == "" {
 		var err error
 		if path, err = client.DefaultFile("spent.jsonl", "--ledger"); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	ledger := privacy.Ledger{Path: path}
+	src, _, err := c.source(cl, source, log)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
 	im, bad, err := cl.Coordinates(ctx, src, client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast})
 	if err != nil {
-		return refused("compress", err)
+		return nil, refused("compress", err)
 	}
 	tell(log, cl, bad)
 	if b.Points > 0 && len(im.Labels) > b.Points {
-		return usagef("compress: %d images; the round allows %d of a client: give fewer", len(im.Labels), b.Points)
+		return nil, usagef("compress: %d images; the round allows %d of a client: give fewer", len(im.Labels), b.Points)
 	}
-	w := released{Upload: *c.output, Client: *c.client, Round: *c.round, Model: f.Digest, Classes: f.C, Coordinates: f.K, Budget: b}
+	a := &answer{compressing: c, ledger: privacy.Ledger{Path: path}, stdout: stdout, log: log, released: released{Upload: *c.output,
+		Client: *c.client, Round: *c.round, Model: f.Digest, Classes: f.C, Coordinates: f.K, Budget: b}}
 	if b.Noise == privacy.Local {
-		w.Noise = b.NoiseSteps(f.C)
+		a.Noise = b.NoiseSteps(f.C)
 	}
 	s := privacy.NewSpending(b, f.C, f.K, im.Digests, im.Labels)
-	s.Time, s.Client, s.Round, s.Graph = time.Now().UTC(), w.Client, w.Round, w.Model
-	kept, err := ledger.Find(s)
+	s.Time, s.Client, s.Round, s.Graph = time.Now().UTC(), a.Client, a.Round, a.Model
+	a.spending = s
+	kept, err := a.ledger.Find(s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if kept != nil && !*c.private.redraw {
-		return c.keep(kept, w, stdout, log)
+		return a, a.keep(kept)
 	}
-	if data, err := regularfile.ReadFile(w.Upload, federate.MaxBytes); err == nil && federate.IsRelease(data) && !*c.private.redraw {
+	if err := a.free(); err != nil {
+		return nil, err
+	}
+	if a.messages, err = messages(cl, im, a.released); err != nil {
+		return nil, err
+	}
+	a.spending.Files, err = absolute(a.Upload, a.messages)
+	return a, err
+}
+
+// free returns an error where another private upload stands in the new one's place.
+func (a *answer) free() error {
+	if data, err := regularfile.ReadFile(a.Upload, federate.MaxBytes); err == nil && federate.IsRelease(data) && !*a.private.redraw {
 		return usagef("compress: %s is an upload of a private round already, of other images, another round or another budget: give another "+
-			"file with -o, or move it away", w.Upload)
+			"file with -o, or move it away", a.Upload)
 	}
-	messages, err := messages(cl, im, w)
-	if err != nil {
+	return nil
+}
+
+// Record is [client.Answer].
+func (a *answer) Record() error {
+	if a.made {
+		return nil
+	}
+	if err := a.free(); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if s.Files, err = absolute(w.Upload, messages); err != nil {
-		return err
-	}
-	total, earlier, err := ledger.Spend(s, *c.private.maxEpsilon, *c.private.redraw)
+	total, earlier, err := a.ledger.Spend(a.spending, *a.private.maxEpsilon, *a.private.redraw)
 	if err != nil {
 		return refused("compress", err)
 	}
 	if earlier > 0 {
-		fmt.Fprintf(log, "fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n", earlier, total, path)
+		fmt.Fprintf(a.log, "fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n", earlier, total,
+			a.ledger.Path)
 	}
-	return c.writeMessages(messages, w, stdout)
+	return nil
 }
 
 // messages makes the messages of a private upload: one, or a share for each of two servers.
@@ -188,9 +256,8 @@ func absolute(upload string, messages [][]byte) ([]privacy.Written, error) {
 	return out, nil
 }
 
-// keep hands out the upload that was made before of the same images, for the same round.
-func (c *compressing) keep(s *privacy.Spending, w released, stdout, log io.Writer) error {
-	var messages [][]byte
+// keep takes the upload that was made before of the same images, for the same round.
+func (a *answer) keep(s *privacy.Spending) error {
 	for _, f := range s.Files {
 		data, err := regularfile.ReadFile(f.Path, federate.MaxBytes)
 		if err != nil || models.DigestBytes(data) != f.Sha256 {
@@ -198,33 +265,36 @@ func (c *compressing) keep(s *privacy.Spending, w released, stdout, log io.Write
 				"is drawn again spends epsilon %g again; bring the file back, or give --redraw",
 				s.Round, s.Time.Format(time.RFC3339), f.Path, s.Budget.Epsilon)
 		}
-		messages = append(messages, data)
+		a.messages = append(a.messages, data)
 	}
-	fmt.Fprintf(log, "fmp-edge: the upload of these images for round %d was made on %s; it is given again, and nothing is spent\n", s.Round,
+	a.made = true
+	fmt.Fprintf(a.log, "fmp-edge: the upload of these images for round %d was made on %s; it is given again, and nothing is spent\n", s.Round,
 		s.Time.Format(time.RFC3339))
-	return c.writeMessages(messages, w, stdout)
+	return nil
 }
 
-// writeMessages writes a private upload and prints its spent budget. The leader's share is there last, so that where it is both are.
-func (c *compressing) writeMessages(messages [][]byte, w released, stdout io.Writer) error {
-	for i, data := range slices.Backward(messages) {
+// Give is [client.Answer]: it writes a private upload and prints its spent budget. The leader's share is there last, so that where it is
+// both are.
+func (a *answer) Give() error {
+	w := a.released
+	for i, data := range slices.Backward(a.messages) {
 		if err := atomicfile.WritePrivate(fileOf(w.Upload, i), data); err != nil {
 			return err
 		}
 	}
-	w.Bytes = len(messages[0])
-	if len(messages) > 1 {
-		w.HelperUpload, w.HelperBytes = helperFile(w.Upload), len(messages[1])
+	w.Bytes = len(a.messages[0])
+	if len(a.messages) > 1 {
+		w.HelperUpload, w.HelperBytes = helperFile(w.Upload), len(a.messages[1])
 	}
-	if *c.asJSON {
-		return printJSON(stdout, w)
+	if *a.asJSON {
+		return printJSON(a.stdout, w)
 	}
 	if w.HelperUpload != "" {
-		if _, err := fmt.Fprintf(stdout, "for the helper: %s (%d bytes)\n", w.HelperUpload, w.HelperBytes); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "for the helper: %s (%d bytes)\n", w.HelperUpload, w.HelperBytes); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(stdout, "private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload, w.Bytes,
+	_, err := fmt.Fprintf(a.stdout, "private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload, w.Bytes,
 		w.Classes, w.Coordinates, w.Budget)
 	return err
 }

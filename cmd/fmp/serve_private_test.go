@@ -57,7 +57,7 @@ func TestServePrivate(t *testing.T) {
 			key := f.path("keys/c000.key")
 			for upload, want := range map[string][]string{
 				"plain.onnx":  {"made by model"},
-				"client.onnx": {"its budget", "--epsilon", "2", "--ledger", f.path("other.jsonl")},
+				"client.onnx": {"its budget", "--epsilon", "2", "--reply-after", "0", "--ledger", f.path("other.jsonl")},
 			} {
 				file := f.path(upload + ".upload")
 				if code, out := edge(append([]string{"compress", "--model", f.path(upload), "--client", "c000", "--round", "7", "-o", file,
@@ -72,9 +72,11 @@ func TestServePrivate(t *testing.T) {
 			if n := f.status(); n.In != 0 || len(n.Refused) != 0 {
 				t.Errorf("the server saw something of that: %+v", n)
 			}
-			for _, c := range []string{"c000", "c001"} {
-				if code, out := f.join(f.address, c, "--private", "--max-epsilon", "8"); code != 0 || !strings.Contains(out, "is private: epsilon 8") {
-					t.Fatalf("exit code %d: %s", code, out)
+			for c, after := range map[string]string{"c000": "2s", "c001": "0"} {
+				start := time.Now()
+				if code, out := f.join(f.address, c, "--private", "--max-epsilon", "8", "--reply-after", after); code != 0 ||
+					!strings.Contains(out, "is private: epsilon 8") || after == "2s" && time.Since(start) < 2*time.Second {
+					t.Fatalf("exit code %d after %v: %s", code, time.Since(start), out)
 				}
 			}
 			if code, out := f.join(f.address, "c000", "--fresh"); code == 0 || !strings.Contains(out, "second time") {
@@ -155,7 +157,7 @@ func TestServeTwoServers(t *testing.T) {
 		started := make(chan struct{})
 		go func() {
 			close(started)
-			code, out := f.join(f.address, name, "--helper", "http://"+helper.address, "--private")
+			code, out := f.join(f.address, name, "--helper", "http://"+helper.address, "--private", "--reply-after", "0")
 			done <- fmt.Sprint(code, " ", out)
 		}()
 		<-started

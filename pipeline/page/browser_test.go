@@ -444,7 +444,7 @@ func private(b *browser.Browser, p *place) {
 		b.Until("document.querySelector('#folder')")
 		b.Choose("#folder", p.path("photos", "page"))
 		b.Until("document.querySelector('#limit') && document.querySelector('#counted')")
-		b.Eval(fmt.Sprintf("document.querySelector('#limit').value = %q", limit), nil)
+		b.Eval(fmt.Sprintf("document.querySelector('#limit').value = %q; document.querySelector('#reply').value = 2", limit), nil)
 	}
 	b.Open(server.URL+"/join/", 1280, false)
 	p.write("private/roster.txt", append(p.read("private/roster.txt"), named(b, "page")+"\n"...))

@@ -1,12 +1,14 @@
 // A client in the browser: round, name, photographs, what leaves, and the sending of it.
 import { el, byId, show, plural, bytes, duration, Program, recall, keep, spend, save, fetched, problem, chooser, picture, failed, foot } from './common.js';
+import { fixed } from './fixed.js';
 
 const few = 5;          // images behind a mean below which the page warns: a mean of one is that image's own features
 const mostThumbs = 9;   // of a class
 const mostLoose = 400;  // that are shown to be sorted
 const mostRows = 60;    // of the picture
+const mostSeconds = 86400; // to a private upload
 
-const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], upload: null, summary: null, receipt: null, busy: false };
+const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], upload: null, summary: null, receipt: null, busy: false, reply: 60 };
 const program = new Program(why => { if (state.graph) reopen(why); });
 const at = path => '..' + path; // the page lies in a folder of the server's
 
@@ -66,7 +68,7 @@ async function findRound() {
     const bar = el('progress', { max: 1, value: 0, 'aria-label': 'Fetching the client graph' });
     show('round', el('p', {}, `Fetching the client graph, ${bytes(d.graph_bytes)}.`), bar);
     const data = await fetched(at(d.graph_path), n => { bar.value = n / d.graph_bytes; });
-    if (d.privacy) state.limit = await recall('limit');
+    if (d.privacy) { state.limit = await recall('limit'); state.reply = await recall('reply') ?? state.reply; }
     await openGraph(data);
   } catch (e) { show('round', failed(e)); }
 }
@@ -276,10 +278,13 @@ const computeButton = () => el('div', { class: 'buttons' }, el('button', { type:
 function limits() {
   const b = budget();
   const input = el('input', { id: 'limit', type: 'number', min: 0, step: 'any', required: true, ...(state.limit && { value: state.limit }), oninput: () => { state.limit = input.value; } });
+  const reply = el('input', { id: 'reply', type: 'number', min: 2, max: mostSeconds, step: 'any', required: true, value: state.reply, oninput: () => { state.reply = reply.value; } });
   return el('div', { class: 'note', id: 'private' },
     el('p', {}, `This round is private: it spends epsilon ${b.epsilon} (delta ${b.delta}) on ${b.unit === 'client' ? 'all your photographs together' : 'each photograph'}. `,
       b.noise === 'local' ? 'This browser adds the noise before anything leaves.' : 'The server adds the noise, and sees the sums without it.'),
     el('div', { class: 'line' }, el('label', { for: 'limit' }, `Most epsilon that rounds may spend on ${b.unit === 'client' ? 'you' : 'any photograph'}, in all`), input),
+    el('div', { class: 'line' }, el('label', { for: 'reply' }, 'Seconds until the upload is there, however long the photographs take'), reply),
+    el('p', {}, 'The time from the start to the upload, or to the error in its place, tells nothing of the photographs where it is fixed. Allow more than they take at most.'),
     el('p', {}, 'A ledger in this browser adds up what was spent at this address. Clearing the site’s data, another browser, another address and fmp-edge begin at nothing.',
       state.unsafe && ' This browser has not promised to keep it: where space is short it may clear it.'));
 }
@@ -317,22 +322,31 @@ async function compute() {
   let ledger;
   if (budget()) {
     state.limit = byId('limit').value;
+    state.reply = byId('reply').value;
     await keep('limit', state.limit);
+    await keep('reply', state.reply);
     ledger = await recall('ledger') ?? '';
     state.unsafe = !await navigator.storage?.persist?.();
   }
-  const paths = [...state.photos.keys()], start = performance.now();
+  const paths = [...state.photos.keys()], start = performance.now(), skip = byId('skip')?.checked ?? false;
   const bar = el('progress', { max: 1, value: 0, 'aria-label': 'Photographs computed' }), text = el('p', { 'aria-live': 'off' }, 'Reading the first photographs.');
   state.busy = true;
-  show('leaves', text, bar, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => program.stop('Stopped; nothing was kept.') }, 'Stop')));
+  const stopped = 'Stopped; nothing was kept.';
+  let halt;
+  const halted = new Promise((_, reject) => { halt = () => { program.stop(stopped); reject(new Error(stopped)); }; });
+  halted.catch(() => {});
+  show('leaves', text, bar, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: halt }, 'Stop')));
+  const call = async () => program.call('compress', { paths, name: state.name, round: numberOf(), skip,
+    ...(budget() && { ledger, maxEpsilon: Number(state.limit), kept: uploadName(), made: await recall(uploadName()) !== undefined }) },
+    { files: paths.map(path => ({ path, file: state.photos.get(path) })), progress: (done, all) => {
+      const rate = done / ((performance.now() - start) / 1000);
+      bar.max = all; bar.value = done;
+      text.textContent = `${done.toLocaleString('en')} of ${plural(all, 'photograph')}, ${rate.toPrecision(2)} a second, ${done < all ? duration((all - done) / rate) + ' left' : budget() ? `the upload is there ${plural(Number(state.reply), 'second')} after the start` : 'last sums'}.`;
+    } });
   try {
-    await made(await program.call('compress', { paths, name: state.name, round: numberOf(), skip: byId('skip')?.checked ?? false,
-      ...(budget() && { ledger, maxEpsilon: Number(state.limit), kept: uploadName(), made: await recall(uploadName()) !== undefined }) },
-      { files: paths.map(path => ({ path, file: state.photos.get(path) })), progress: (done, all) => {
-        const rate = done / ((performance.now() - start) / 1000);
-        bar.max = all; bar.value = done;
-        text.textContent = `${done.toLocaleString('en')} of ${plural(all, 'photograph')}, ${rate.toPrecision(2)} a second, ${done < all ? duration((all - done) / rate) + ' left' : 'last sums'}.`;
-      } }), ledger);
+    if (budget() && !(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(`The time until the upload is there is ${state.reply} seconds; allowed are 2 to ${mostSeconds}.`);
+    const late = () => program.stop(`The photographs took longer than ${state.reply} seconds: nothing was kept and nothing spent. Allow more, or give fewer.`);
+    await made(await Promise.race([halted, budget() ? fixed(Number(state.reply), call, late) : call()]), ledger);
     state.seconds = (performance.now() - start) / 1000;
     state.busy = false;
     showSummary();
