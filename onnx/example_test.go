@@ -1,19 +1,18 @@
 package onnx_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"fmp/onnx"
 	"fmp/onnx/build"
-	"fmp/onnx/check"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/pure"
+	"fmp/onnx/run"
 	"fmp/onnx/serde"
 )
 
-// A model is built, saved, loaded, checked and run. Somebody else's model begins at Load.
+// A model is built, saved, opened and run. Somebody else's model begins at Open, which checks it.
 func Example() {
 	dir, err := os.MkdirTemp("", "onnx")
 	if err != nil {
@@ -35,26 +34,14 @@ func Example() {
 		return
 	}
 
-	if m, err = serde.Load(path); err == nil {
-		err = check.Model(m)
-	}
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	eng, err := pure.New(engine.Options{}) // or ort.New: the ONNX Runtime
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer eng.Close()
-	session, err := eng.Load(m)
+	session, err := run.Open(path)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer session.Close()
-	out, err := engine.Eval(session, map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)})
+	features := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	out, err := session.Run(context.Background(), map[string]*onnx.Tensor{"x": features})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -63,11 +63,11 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			if err := boundedModel(*model); err != nil {
 				return refused("predict", err)
 			}
-			e, err := pure.New(engine.Options{Threads: *threads, Context: ctx, Bytes: classify.Limits.Bytes})
+			e, err := pure.New(engine.Options{Threads: *threads, Bytes: classify.Limits.Bytes})
 			if err != nil {
 				return refused("predict", err)
 			}
-			c, err := classify.OpenAt(e, *model, *level)
+			c, err := classify.OpenAt(engine.Under(ctx, e), *model, *level)
 			if err != nil {
 				return refused("predict", err)
 			}

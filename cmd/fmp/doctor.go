@@ -140,7 +140,7 @@ func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 		return f
 	}
 	d.Library = lib
-	if _, err := ort.New(engine.Options{Library: lib}); err != nil {
+	if _, err := ort.New(ort.Options{Library: lib}); err != nil {
 		f.State, f.Detail, f.Advice = bad, err.Error(), fmt.Sprintf("remove %s or set %s to another library", lib, ort.LibraryEnv)
 		return f
 	}
@@ -151,7 +151,7 @@ func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 		if !p.Works {
 			continue
 		}
-		e, err := ort.New(engine.Options{Library: lib, Provider: p.Name, Threads: 1})
+		e, err := ort.New(ort.Options{Library: lib, Provider: p.Name, Threads: 1})
 		if err == nil {
 			err = selfTest(e)
 		}

@@ -24,10 +24,17 @@ type engineSettings struct {
 // figures must not depend on it (work is then shared among goroutines, see package ort), cfg.Threads where
 // only speed counts. When ctx is done, so are the runs of the engine's sessions. A missing library gives exit code 3, a wrong setting 2.
 func openEngine(ctx context.Context, cfg settings.Engine, threads int, stderr io.Writer) (engine.Engine, error) {
-	opts := engine.Options{Threads: threads, Provider: cfg.Provider, Library: cfg.Library, Context: ctx}
+	inGo := func() (engine.Engine, error) {
+		if cfg.Provider != "" && cfg.Provider != "cpu" {
+			return nil, fmt.Errorf("engine.provider is %q; engine pure runs on cpu alone, for others use engine ort", cfg.Provider)
+		}
+		return pure.New(engine.Options{Threads: threads})
+	}
+	var e engine.Engine
+	var err error
 	switch cfg.Name {
 	case "ort", "auto":
-		e, err := ort.New(opts)
+		e, err = ort.New(ort.Options{Threads: threads, Provider: cfg.Provider, Library: cfg.Library})
 		if errors.Is(err, ort.ErrNoLibrary) {
 			// A library or a provider asked for by name is not passed over in silence.
 			if libraryIsNeeded(cfg) {
@@ -35,14 +42,17 @@ func openEngine(ctx context.Context, cfg settings.Engine, threads int, stderr io
 			}
 			fmt.Fprintln(stderr, "No ONNX Runtime library was found: running on the pure-Go engine, which is slower (make setup fetches "+
 				"the library).")
-			e, err = pure.New(opts)
+			e, err = inGo()
 		}
-		return e, usageError(err)
 	case "pure":
-		e, err := pure.New(opts)
-		return e, usageError(err)
+		e, err = inGo()
+	default:
+		err = fmt.Errorf("engine.name is %q; allowed are auto, ort, pure", cfg.Name)
 	}
-	return nil, usageErrorf("engine.name is %q; allowed are auto, ort, pure", cfg.Name)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	return engine.Under(ctx, e), nil
 }
 
 // libraryIsNeeded reports whether the settings or the environment ask for the ONNX Runtime by name, so that the

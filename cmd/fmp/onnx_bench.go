@@ -274,7 +274,7 @@ func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model, feeds m
 			return benchResult{}, err
 		}
 		start := time.Now()
-		if err := s.Run(feeds, fetch); err != nil {
+		if err := s.Run(ctx, feeds, fetch); err != nil {
 			return benchResult{}, usageError(err)
 		}
 		times = append(times, ms(time.Since(start)))

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/onnx"
-	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/grad"
@@ -137,7 +136,7 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 
 // tryRuntime loads a model on the ONNX Runtime, which alone knows its operators.
 func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
-	e, err := ort.New(engine.Options{Threads: 1, Library: cfg.Library})
+	e, err := ort.New(ort.Options{Threads: 1, Library: cfg.Library})
 	if errors.Is(err, ort.ErrNoLibrary) {
 		return "unknown: no library was found (fmp doctor says where it was looked for)"
 	}

@@ -14,7 +14,6 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
-	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
@@ -23,7 +22,7 @@ import (
 // needRuntime skips where the ONNX Runtime is not installed.
 func needRuntime(t *testing.T) {
 	t.Helper()
-	if _, err := ort.New(engine.Options{}); errors.Is(err, ort.ErrNoLibrary) {
+	if _, err := ort.New(ort.Options{}); errors.Is(err, ort.ErrNoLibrary) {
 		t.Skipf("needs the ONNX Runtime: %v", err)
 	} else if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func TestUploadOfQuantisedExtractor(t *testing.T) {
 				mostMax, rmsMax)
 		}
 	}
-	on, theirs := sent(pure.New(engine.Options{Threads: 1})), sent(ort.New(engine.Options{Threads: 1}))
+	on, theirs := sent(pure.New(engine.Options{Threads: 1})), sent(ort.New(ort.Options{Threads: 1}))
 	check("pure and a client's", on, same, .01, .001)
 	if pure.FastIntegers() {
 		check("pure and the ONNX Runtime's", on, theirs, 1e-6, 1e-6)

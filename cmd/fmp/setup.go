@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 )
 
@@ -32,7 +31,7 @@ ONNXRUNTIME_LIB names a library of your own, or the system has one that works.`,
 				return missingError(err)
 			}
 			if err == nil && filepath.Dir(lib) != cache {
-				if _, err := ort.New(engine.Options{Library: lib}); err != nil {
+				if _, err := ort.New(ort.Options{Library: lib}); err != nil {
 					return missingError(err)
 				}
 				say("nothing to fetch: the ONNX Runtime " + ort.Version() + " in " + lib + " works")

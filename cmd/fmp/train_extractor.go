@@ -140,11 +140,12 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	eng, err := ort.New(engine.Options{Threads: 1, Library: o.library, Context: cmd.Context()})
+	eng, err := ort.New(ort.Options{Threads: 1, Library: o.library})
 	if err != nil {
 		return usageError(err)
 	}
 	defer eng.Close()
+	eng = engine.Under(cmd.Context(), eng)
 	p := newTrainingProgress(cmd.ErrOrStderr())
 	checkpoint := o.out + ".checkpoint"
 	began := time.Now()

@@ -48,11 +48,12 @@ and does not depend on the number of threads.`,
 			if err != nil {
 				return err
 			}
-			eng, err := ort.New(engine.Options{Threads: 1, Library: library, Context: cmd.Context()})
+			eng, err := ort.New(ort.Options{Threads: 1, Library: library})
 			if err != nil {
 				return usageError(err)
 			}
 			defer eng.Close()
+			eng = engine.Under(cmd.Context(), eng)
 			p := newProgress(cmd.ErrOrStderr())
 			o.Progress = func(done, total int) { p.report("filter responses", done, total) }
 			start := time.Now()

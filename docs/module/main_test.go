@@ -150,31 +150,26 @@ func serve(t *testing.T, root string) string {
 const stranger = `package main
 
 import (
+	"context"
 	"fmt"
 
 	"MODULE/onnx"
 	"MODULE/onnx/build"
-	"MODULE/onnx/engine"
-	"MODULE/onnx/engine/pure"
+	"MODULE/onnx/run"
 )
 
 func main() {
 	b := build.New("twice")
-	x := b.Input("x", onnx.Float32, "n")
-	b.Output("y", b.Mul(x, b.F32(2)))
+	b.Output("y", b.Mul(b.Input("x", onnx.Float32, "n"), b.F32(2)))
 	m, err := b.Model()
 	if err != nil {
 		panic(err)
 	}
-	e, err := pure.New(engine.Options{})
+	s, err := run.New(m)
 	if err != nil {
 		panic(err)
 	}
-	s, err := e.Load(m)
-	if err != nil {
-		panic(err)
-	}
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{21}, 1)})
+	out, err := s.Run(context.Background(), map[string]*onnx.Tensor{"x": onnx.Vector[float32](21)})
 	if err != nil {
 		panic(err)
 	}

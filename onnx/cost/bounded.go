@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -59,11 +60,11 @@ type session struct {
 const maxKnown = 256
 
 // Run evaluates the model.
-func (s *session) Run(feeds, fetch map[string]*onnx.Tensor) error {
+func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
 	if err := s.allowed(feeds); err != nil {
 		return fmt.Errorf("the model is not run: %w", err)
 	}
-	return s.Session.Run(feeds, fetch)
+	return s.Session.Run(ctx, feeds, fetch)
 }
 
 func (s *session) allowed(feeds map[string]*onnx.Tensor) error {

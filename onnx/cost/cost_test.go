@@ -233,11 +233,11 @@ func TestStopsWithinAKernel(t *testing.T) {
 					t.Fatal(err)
 				}
 				ctx, cancel := context.WithCancelCause(context.Background())
-				e, err := pure.New(engine.Options{Threads: 1, Context: ctx, Reproducible: true})
+				e, err := pure.New(engine.Options{Threads: 1, Reproducible: true})
 				if err != nil {
 					t.Fatal(err)
 				}
-				s, err := e.Load(m)
+				s, err := engine.Under(ctx, e).Load(m)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -24,11 +24,12 @@ type Session interface {
 	// Inputs and Outputs describe the model's own, in its order.
 	Inputs() []onnx.ValueInfo
 	Outputs() []onnx.ValueInfo
-	// Run evaluates the outputs named in fetch from feeds, which must name every input. A non-nil
+	// Run evaluates the outputs named in fetch from feeds, which must name every input. When ctx is done the run ends, at the next node
+	// or turn of a loop, with an error that wraps the context's cause. A non-nil
 	// tensor in fetch has its data overwritten in place and must have the output's type and shape; a
 	// nil one is replaced in the map by a new tensor. Feeding and fetching tensors of the same backing
 	// arrays call after call costs no copy. A tensor must not be both fed and fetched in one call.
-	Run(feeds, fetch map[string]*onnx.Tensor) error
+	Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error
 	Close() error
 }
 
@@ -39,13 +40,6 @@ type Options struct {
 	// Reproducible has products, convolutions and all that is made of single operations give the same bits on every processor, more
 	// slowly. Functions such as exp are as the processor's library has them. Pure alone has it.
 	Reproducible bool
-	// Provider is the execution provider of the ONNX Runtime: "cpu" (default), "cuda", "coreml", "dml".
-	Provider string
-	// Library is the path of the ONNX Runtime's shared library; "" searches (see ort.FindLibrary).
-	Library string
-	// Context ends the runs of the engine's sessions when it is done, those under way at the next node or turn of a loop,
-	// with an error that wraps its cause; nil is never done.
-	Context context.Context
 	// Bytes bounds the memory of a session's intermediate values, those kept for the next run included; 0 is the engine's own bound, 8 GiB
 	// for pure. The ONNX Runtime has none.
 	Bytes int64
@@ -57,15 +51,15 @@ type Limits struct {
 	Bytes int64   // of the values that are alive at once
 }
 
-// Stopped returns the error of a run that o.Context ended, nil where it has not.
-func (o Options) Stopped() error {
-	if o.Context == nil || o.Context.Err() == nil {
+// Stopped returns the error of a run that ctx ended, nil where it has not.
+func Stopped(ctx context.Context) error {
+	if ctx.Err() == nil {
 		return nil
 	}
-	return fmt.Errorf("the run was stopped: %w", context.Cause(o.Context))
+	return fmt.Errorf("the run was stopped: %w", context.Cause(ctx))
 }
 
-// Eval is Run with new tensors for the named outputs (all of them where none is named).
+// Eval is Run with new tensors for the named outputs (all of them where none is named), under the context of its engine ([Under]) alone.
 func Eval(s Session, feeds map[string]*onnx.Tensor, outputs ...string) (map[string]*onnx.Tensor, error) {
 	fetch := map[string]*onnx.Tensor{}
 	for _, o := range outputs {
@@ -76,7 +70,7 @@ func Eval(s Session, feeds map[string]*onnx.Tensor, outputs ...string) (map[stri
 			fetch[o.Name] = nil
 		}
 	}
-	if err := s.Run(feeds, fetch); err != nil {
+	if err := s.Run(context.Background(), feeds, fetch); err != nil {
 		return nil, err
 	}
 	return fetch, nil

@@ -10,8 +10,8 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
-	"fmp/onnx/engine/pure"
+	_ "fmp/onnx/engine/ort"
+	_ "fmp/onnx/engine/pure"
 	_ "fmp/onnx/integers"
 	"fmp/onnx/serde"
 )
@@ -40,9 +40,9 @@ func BenchmarkNetwork(b *testing.B) {
 		for i := range x.F32() {
 			x.F32()[i] = float32(r.NormFloat64())
 		}
-		for name, open := range map[string]func(engine.Options) (engine.Engine, error){"pure": pure.New, "ort": ort.New} {
+		for _, name := range []string{"pure", "ort"} {
 			b.Run(file+"/"+name, func(b *testing.B) {
-				eng, err := open(engine.Options{Threads: 1})
+				eng, err := engine.Open(name, engine.Options{Threads: 1})
 				if err != nil {
 					b.Skip(err)
 				}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -175,7 +176,7 @@ func (s *Split) Update(t int, rate float64, mean bool) (norm float64, err error)
 		feeds[n] = s.state.now[n]
 		fetch[optim.NewPrefix+n] = s.state.after[n]
 	}
-	if err := s.update.Run(feeds, fetch); err != nil {
+	if err := s.update.Run(context.Background(), feeds, fetch); err != nil {
 		return 0, fmt.Errorf("training step %d: %w", t, err)
 	}
 	s.state.swap()

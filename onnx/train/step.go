@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 
 	"fmp/onnx"
@@ -85,7 +86,7 @@ func (s *Step) Run(t int, rate float64, batch map[string]*onnx.Tensor) (map[stri
 	for _, n := range s.rest {
 		fetch[n] = nil
 	}
-	if err := s.session.Run(feeds, fetch); err != nil {
+	if err := s.session.Run(context.Background(), feeds, fetch); err != nil {
 		return nil, fmt.Errorf("training step %d: %w", t, err)
 	}
 	s.state.swap()

@@ -79,11 +79,11 @@ func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 		return nil, err
 	}
 	c.now = &during{context.Background()}
-	e, err := pure.New(engine.Options{Threads: threads, Reproducible: true, Context: c.now, Bytes: cost.Foreign.Bytes})
+	e, err := pure.New(engine.Options{Threads: threads, Reproducible: true, Bytes: cost.Foreign.Bytes})
 	if err != nil {
 		return nil, err
 	}
-	e = cost.Bounded(e, cost.Foreign)
+	e = cost.Bounded(engine.Under(c.now, e), cost.Foreign)
 	if c.features, err = e.Load(c.Apart.Features); err != nil {
 		return nil, err
 	}

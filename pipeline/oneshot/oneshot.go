@@ -93,12 +93,12 @@ func Aggregate(ctx context.Context, graph *onnx.Model, uploads [][]byte, o pool.
 	if err != nil {
 		return nil, fmt.Errorf("aggregate: %w", err)
 	}
-	eng, err := pure.New(engine.Options{Threads: 1, Context: ctx})
+	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		return nil, fmt.Errorf("aggregate: %w", err)
 	}
 	defer eng.Close()
-	p, err := r.Posterior(ctx, eng)
+	p, err := r.Posterior(ctx, engine.Under(ctx, eng))
 	if err != nil {
 		return nil, fmt.Errorf("aggregate: %w", err)
 	}
@@ -144,7 +144,7 @@ func clientGraph(graph *onnx.Model) (models.Manifest, error) {
 
 // run evaluates a model's outputs on the engine in Go.
 func run(ctx context.Context, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) (map[string]*onnx.Tensor, error) {
-	eng, err := pure.New(engine.Options{Context: ctx})
+	eng, err := pure.New(engine.Options{})
 	if err != nil {
 		return nil, err
 	}

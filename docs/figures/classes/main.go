@@ -115,11 +115,12 @@ func measure(c, d, step string, args []string) (bool, error) {
 func one(c *bench.Classes, step string) error {
 	runtime.GOMAXPROCS(1)
 	ctx := context.Background()
-	eng, err := ort.New(engine.Options{Threads: 1, Context: ctx})
+	eng, err := ort.New(ort.Options{Threads: 1})
 	if err != nil {
 		return err
 	}
 	defer eng.Close()
+	eng = engine.Under(ctx, eng)
 	c.Engine = eng
 	switch step {
 	case "train":

@@ -33,11 +33,12 @@ func main() {
 }
 
 func run(ctx context.Context, path string) error {
-	eng, err := ort.New(engine.Options{Threads: 1, Context: ctx})
+	eng, err := ort.New(ort.Options{Threads: 1})
 	if err != nil {
 		return err
 	}
 	defer eng.Close()
+	eng = engine.Under(ctx, eng)
 	var plots []*plot.Plot
 	for _, c := range []struct {
 		title string

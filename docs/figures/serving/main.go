@@ -105,7 +105,7 @@ func open() (ways []way, end func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	eng, err := ort.New(engine.Options{Threads: 1})
+	eng, err := ort.New(ort.Options{Threads: 1})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,4 +8,4 @@ import (
 )
 
 // runtime opens the engine that the pure one is compared with.
-func runtime() (engine.Engine, error) { return ort.New(engine.Options{Threads: 1}) }
+func runtime() (engine.Engine, error) { return ort.New(ort.Options{Threads: 1}) }

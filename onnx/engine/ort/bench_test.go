@@ -4,17 +4,16 @@ import (
 	"testing"
 
 	"fmp/onnx"
-	"fmp/onnx/engine"
 )
 
 // The cost of a call beside the model's own: a small model, its output made anew or filled in place.
 func BenchmarkRun(b *testing.B) {
-	s := open(b, newEngine(b, engine.Options{Threads: 1}), linear(b))
+	s := open(b, newEngine(b, Options{Threads: 1}), linear(b))
 	feeds := map[string]*onnx.Tensor{"x": onnx.ZerosF32(64, 2)}
 	b.Run("allocated", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := s.Run(feeds, map[string]*onnx.Tensor{"y": nil}); err != nil {
+			if err := s.Run(b.Context(), feeds, map[string]*onnx.Tensor{"y": nil}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -23,7 +22,7 @@ func BenchmarkRun(b *testing.B) {
 		b.ReportAllocs()
 		fetch := map[string]*onnx.Tensor{"y": onnx.ZerosF32(64, 2)}
 		for b.Loop() {
-			if err := s.Run(feeds, fetch); err != nil {
+			if err := s.Run(b.Context(), feeds, fetch); err != nil {
 				b.Fatal(err)
 			}
 		}

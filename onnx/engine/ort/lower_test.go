@@ -11,7 +11,7 @@ import (
 // TestNewerSet: what operator set 28 says more of operators that the runtime has in an older one is computed by it, as the set's equations
 // say.
 func TestNewerSet(t *testing.T) {
-	e := newEngine(t, engine.Options{Threads: 1})
+	e := newEngine(t, Options{Threads: 1})
 	x := onnx.NewTensor([]float32{0, 1, 2, 3, 4, 5, 6, 7}, 1, 2, 2, 2)
 	rows := onnx.NewTensor([]float32{0, 1, 2, 3, 4, 5}, 2, 3)
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func TestLocale(t *testing.T) {
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.String}},
 		Nodes: []*onnx.Node{{Name: "node", Op: "StringNormalizer", Inputs: []string{"x"}, Outputs: []string{"y"},
 			Attrs: []onnx.Attr{onnx.StrAttr("case_change_action", "UPPER")}}}}}
-	got, err := engine.Eval(open(t, newEngine(t, engine.Options{Threads: 1}), m), map[string]*onnx.Tensor{"x": onnx.Vector("oak", "Öl")})
+	got, err := engine.Eval(open(t, newEngine(t, Options{Threads: 1}), m), map[string]*onnx.Tensor{"x": onnx.Vector("oak", "Öl")})
 	if err != nil {
 		t.Fatal(err)
 	}

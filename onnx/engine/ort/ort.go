@@ -4,7 +4,7 @@
 //
 // Sessions may be run from several goroutines at once.
 //
-// The number of threads of one operator (engine.Options.Threads) can change the last bits of a result:
+// The number of threads of one operator (Options.Threads) can change the last bits of a result:
 // the ONNX Runtime cuts long sums where the share of a thread ends (seen in MatMul of two computed
 // matrices with more columns than rows and an inner size over 128, and in Conv with a computed kernel).
 // Where figures must be the same for any number of threads, set Threads to 1 and call Run from several
@@ -35,9 +35,29 @@ var (
 	envLibrary string // resolved path of the loaded library
 )
 
+// Options are the settings of the engine.
+type Options struct {
+	// Threads is the number of threads of one operator; 0 means as many as there are cores.
+	Threads int
+	// Provider is the execution provider: "cpu" (default), "cuda", "coreml", "dml".
+	Provider string
+	// Library is the path of the shared library; "" searches ([FindLibrary]).
+	Library string
+}
+
+// The package's import lets others open it by name.
+func init() {
+	engine.Register("ort", func(o engine.Options) (engine.Engine, error) {
+		if o.Reproducible || o.Bytes != 0 {
+			return nil, errors.New("engine ort: its sums are in the processor's own order and its memory has no bound; engine pure has both")
+		}
+		return New(Options{Threads: o.Threads})
+	})
+}
+
 // Engine is an [engine.Engine] on the ONNX Runtime.
 type Engine struct {
-	opts    engine.Options
+	opts    Options
 	library string
 }
 
@@ -46,12 +66,9 @@ var _ engine.Engine = (*Engine)(nil)
 // New loads the library, the first time, and checks the options. A library that is not found gives an
 // error that wraps [ErrNoLibrary]; a second library in one process, an unknown or unavailable execution
 // provider and a negative number of threads are errors too.
-func New(opts engine.Options) (engine.Engine, error) {
+func New(opts Options) (engine.Engine, error) {
 	if opts.Threads < 0 {
 		return nil, fmt.Errorf("engine.threads is %d; allowed are 0 (as many as there are cores) and up", opts.Threads)
-	}
-	if opts.Reproducible {
-		return nil, errors.New("engine ort: its sums are in the processor's own order: reproducible is engine pure")
 	}
 	lib, _, err := FindLibrary(opts.Library)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // newEngine is an engine with the library that FindLibrary finds.
-func newEngine(t testing.TB, opts engine.Options) engine.Engine {
+func newEngine(t testing.TB, opts Options) engine.Engine {
 	t.Helper()
 	e, err := New(opts)
 	if errors.Is(err, ErrNoLibrary) {
@@ -68,7 +68,7 @@ func linear(t testing.TB) *onnx.Model {
 }
 
 func TestRunAllocatesOrFillsInPlace(t *testing.T) {
-	s := open(t, newEngine(t, engine.Options{Threads: 1}), linear(t))
+	s := open(t, newEngine(t, Options{Threads: 1}), linear(t))
 	feeds := map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{1, 0, 0, 1, 1, 1}, 3, 2)}
 	want := []float32{1, 2, 3, 4, 4, 6}
 	out, err := engine.Eval(s, feeds)
@@ -82,7 +82,7 @@ func TestRunAllocatesOrFillsInPlace(t *testing.T) {
 	data := y.F32()
 	for i := range 5 { // the same memory, call after call
 		copy(feeds["x"].F32(), []float32{1, 0, 0, 1, 1, float32(i)})
-		if err := s.Run(feeds, map[string]*onnx.Tensor{"y": y}); err != nil {
+		if err := s.Run(t.Context(), feeds, map[string]*onnx.Tensor{"y": y}); err != nil {
 			t.Fatal(err)
 		}
 		if want := float32(1 + 3*i); data[4] != want {
@@ -97,10 +97,10 @@ func TestSwappedBuffers(t *testing.T) {
 		x := b.Input("x", onnx.Float32, 4)
 		b.Output("y", b.Add(x, b.F32(1)))
 	})
-	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	x, y := onnx.ZerosF32(4), onnx.ZerosF32(4)
 	for range 20 {
-		if err := s.Run(map[string]*onnx.Tensor{"x": x}, map[string]*onnx.Tensor{"y": y}); err != nil {
+		if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, map[string]*onnx.Tensor{"y": y}); err != nil {
 			t.Fatal(err)
 		}
 		x, y = y, x
@@ -113,13 +113,13 @@ func TestSwappedBuffers(t *testing.T) {
 // TestDropped: a session that nobody closed is closed by the collector, which would end the program where it met its pinned tensors.
 func TestDropped(t *testing.T) {
 	m := modelOf(t, func(b *build.Builder) { b.Output("y", b.Add(b.Input("x", onnx.Float32, 4), b.F32(1))) })
-	e := newEngine(t, engine.Options{Threads: 1})
+	e := newEngine(t, Options{Threads: 1})
 	for range 3 {
 		s, err := e.Load(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Run(map[string]*onnx.Tensor{"x": onnx.ZerosF32(4)}, map[string]*onnx.Tensor{"y": onnx.ZerosF32(4)}); err != nil {
+		if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(4)}, map[string]*onnx.Tensor{"y": onnx.ZerosF32(4)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestDropped(t *testing.T) {
 // Every element type passes through unchanged, as a scalar, a vector and an empty tensor, both where
 // the engine allocates and in place.
 func TestElementTypes(t *testing.T) {
-	e := newEngine(t, engine.Options{Threads: 1})
+	e := newEngine(t, Options{Threads: 1})
 	full := []*onnx.Tensor{
 		onnx.Vector[float32](1, -2, float32(math.Inf(1))), onnx.Vector[float64](1, -2, 3), onnx.Vector[int8](1, -2, 3),
 		onnx.Vector[int16](1, -2, 3), onnx.Vector[int32](1, -2, 3), onnx.Vector[int64](1, -2, 1<<40), onnx.Vector[uint8](1, 2, 255),
@@ -162,7 +162,7 @@ func TestElementTypes(t *testing.T) {
 					t.Errorf("allocated (-want +got):\n%s", d)
 				}
 				place, _ := onnx.Zeros(v.DType, in.Shape...)
-				if err := s.Run(feeds, map[string]*onnx.Tensor{"y": place}); err != nil {
+				if err := s.Run(t.Context(), feeds, map[string]*onnx.Tensor{"y": place}); err != nil {
 					t.Fatal(err)
 				}
 				if d := cmp.Diff(in, place); d != "" {
@@ -179,12 +179,12 @@ func TestScalars(t *testing.T) {
 		b.Output("y", b.Mul(x, b.F32(2)))
 		b.Output("z", b.Cast(x, onnx.Int64))
 	})
-	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	place := onnx.Scalar[float32](0)
 	fetch := map[string]*onnx.Tensor{"y": place, "z": nil}
 	for _, v := range []float32{3, 4} {
 		fetch["z"] = nil
-		if err := s.Run(map[string]*onnx.Tensor{"x": onnx.Scalar(v)}, fetch); err != nil {
+		if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.Scalar(v)}, fetch); err != nil {
 			t.Fatal(err)
 		}
 		if place.F32()[0] != 2*v {
@@ -209,7 +209,7 @@ func TestOddOutputs(t *testing.T) {
 			{Name: "x2", DType: onnx.Float32, Shape: onnx.Shape("n")},
 			{Name: "c", DType: onnx.Float32, Shape: onnx.Shape(2)}, {Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
 	}}
-	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	x := onnx.Vector[float32](1, 2, 3)
 	want := map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8), "c2": onnx.Vector[float32](7, 8), "x": x.Clone(), "x2": x.Clone()}
 	got, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x})
@@ -220,7 +220,7 @@ func TestOddOutputs(t *testing.T) {
 		t.Errorf("allocated (-want +got):\n%s", d)
 	}
 	place := map[string]*onnx.Tensor{"c": onnx.ZerosF32(2), "c2": onnx.ZerosF32(2), "x": onnx.ZerosF32(3), "x2": onnx.ZerosF32(3)}
-	if err := s.Run(map[string]*onnx.Tensor{"x": x}, place); err != nil {
+	if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, place); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, place); d != "" {
@@ -230,7 +230,7 @@ func TestOddOutputs(t *testing.T) {
 
 func TestNoInputs(t *testing.T) {
 	m := modelOf(t, func(b *build.Builder) { b.Output("y", b.Add(b.F32(1), b.F32(2))) })
-	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	if len(s.Inputs()) != 0 {
 		t.Errorf("inputs %v, want none", s.Inputs())
 	}
@@ -244,7 +244,7 @@ func TestNoInputs(t *testing.T) {
 }
 
 func TestRunErrors(t *testing.T) {
-	s := open(t, newEngine(t, engine.Options{Threads: 1}), linear(t))
+	s := open(t, newEngine(t, Options{Threads: 1}), linear(t))
 	good := onnx.ZerosF32(3, 2)
 	for _, c := range []struct {
 		name         string
@@ -263,7 +263,7 @@ func TestRunErrors(t *testing.T) {
 		{"fetch of another shape", map[string]*onnx.Tensor{"x": good}, map[string]*onnx.Tensor{"y": onnx.ZerosF32(2, 2)}, "shape"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := s.Run(c.feeds, c.fetch)
+			err := s.Run(t.Context(), c.feeds, c.fetch)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `model "test"`) {
 				t.Errorf("got %v, want the model's name and %q", err, c.want)
 			}
@@ -278,7 +278,7 @@ func TestUnexpectedScalar(t *testing.T) {
 		Nodes: []*onnx.Node{{Op: "ReduceSumSquare", Inputs: []string{"x"}, Outputs: []string{"y"},
 			Attrs: []onnx.Attr{onnx.IntAttr("keepdims", 0), onnx.IntAttr("noop_with_empty_axes", 1)}}}})
 	m.Opsets[""] = 18
-	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	if out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 0)}); err == nil ||
 		!strings.Contains(err.Error(), "no dimensions") {
 		t.Errorf("got %v and %v", out, err)
@@ -292,7 +292,7 @@ func TestErrorsOfNodes(t *testing.T) {
 		x := b.Input("x", onnx.Float32, "n")
 		b.Output("y", b.Op("Reshape", []build.Ref{x, b.Input("shape", onnx.Int64, 2)}))
 	})
-	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(6), "shape": onnx.Vector[int64](4, 4)})
 	if err == nil || !strings.Contains(err.Error(), "Reshape") || !strings.Contains(err.Error(), "{4,4}") ||
 		strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "onnxruntime::") {
@@ -301,7 +301,7 @@ func TestErrorsOfNodes(t *testing.T) {
 }
 
 func TestLoadErrors(t *testing.T) {
-	e := newEngine(t, engine.Options{Threads: 1})
+	e := newEngine(t, Options{Threads: 1})
 	m := linear(t)
 	m.Graph.Nodes[0].Op = "NoSuchOperator"
 	_, err := e.Load(m)
@@ -320,21 +320,21 @@ func TestLoadErrors(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := s.Run(nil, nil); err == nil || !strings.Contains(err.Error(), "closed") {
+	if err := s.Run(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("got %v from a closed session", err)
 	}
 }
 
 func TestNewErrors(t *testing.T) {
-	newEngine(t, engine.Options{})
+	newEngine(t, Options{})
 	for _, c := range []struct {
-		opts engine.Options
+		opts Options
 		want string
 	}{
-		{engine.Options{Threads: -1}, "engine.threads is -1"},
-		{engine.Options{Provider: "tpu"}, `engine.provider is "tpu"; allowed are cpu`},
-		{engine.Options{Library: filepath.Join(t.TempDir(), "gone.so")}, "engine.library"},
-		{engine.Options{Library: touch(t, filepath.Join(t.TempDir(), "other.so"))}, "already loaded"},
+		{Options{Threads: -1}, "engine.threads is -1"},
+		{Options{Provider: "tpu"}, `engine.provider is "tpu"; allowed are cpu`},
+		{Options{Library: filepath.Join(t.TempDir(), "gone.so")}, "engine.library"},
+		{Options{Library: touch(t, filepath.Join(t.TempDir(), "other.so"))}, "already loaded"},
 	} {
 		if _, err := New(c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", c.opts, err, c.want)
@@ -348,7 +348,7 @@ func TestBadLibrary(t *testing.T) {
 	const mark = "FMP_TEST_BAD_LIBRARY"
 	bad := os.Getenv(mark)
 	if bad == "" {
-		newEngine(t, engine.Options{}) // skips where there is none
+		newEngine(t, Options{}) // skips where there is none
 		cmd := exec.Command(os.Args[0], "-test.run=^TestBadLibrary$", "-test.v")
 		cmd.Env = append(os.Environ(), mark+"="+touch(t, filepath.Join(t.TempDir(), "bad.so")))
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestBadLibrary") {
@@ -359,20 +359,20 @@ func TestBadLibrary(t *testing.T) {
 	if Version() != "" || Providers() != nil {
 		t.Errorf("version %q and providers %v before a library was loaded", Version(), Providers())
 	}
-	_, err := New(engine.Options{Library: bad})
+	_, err := New(Options{Library: bad})
 	if err == nil || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), "fmp setup") {
 		t.Errorf("got %v, want the path and what to do", err)
 	}
-	newEngine(t, engine.Options{})
+	newEngine(t, Options{})
 }
 
 func TestProviders(t *testing.T) {
-	newEngine(t, engine.Options{})
+	newEngine(t, Options{})
 	if Version() == "" {
 		t.Error("no version of a loaded library")
 	}
 	for _, p := range Providers() {
-		_, err := New(engine.Options{Provider: p.Name})
+		_, err := New(Options{Provider: p.Name})
 		if (err == nil) != p.Works {
 			t.Errorf("provider %+v, but an engine with it gives %v", p, err)
 		}
@@ -384,7 +384,7 @@ func TestProviders(t *testing.T) {
 
 // Goroutines share a session, each with memory of its own. Run with -race.
 func TestConcurrentRuns(t *testing.T) {
-	s := open(t, newEngine(t, engine.Options{Threads: 2}), linear(t))
+	s := open(t, newEngine(t, Options{Threads: 2}), linear(t))
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Add(1)
@@ -401,7 +401,7 @@ func TestConcurrentRuns(t *testing.T) {
 				if g%2 == 0 {
 					fetch["y"] = nil
 				}
-				if err := s.Run(map[string]*onnx.Tensor{"x": x}, fetch); err != nil {
+				if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, fetch); err != nil {
 					t.Error(err)
 					return
 				}
@@ -453,7 +453,7 @@ func TestGoroutinesDoNotChangeResults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs models of some size")
 	}
-	e := newEngine(t, engine.Options{Threads: 1})
+	e := newEngine(t, Options{Threads: 1})
 	for _, c := range parallelCases() {
 		t.Run(c.name, func(t *testing.T) {
 			m := modelOf(t, c.build)
@@ -604,7 +604,7 @@ func parallelCases() []parallelCase {
 
 // A file of a few hundred bytes that names a product of huge constants is loaded at once: the runtime would work it out.
 func TestLoadLeavesHeavyConstantsToTheRun(t *testing.T) {
-	e := newEngine(t, engine.Options{Threads: 1})
+	e := newEngine(t, Options{Threads: 1})
 	m := modelOf(t, func(b *build.Builder) {
 		c := b.Op("ConstantOfShape", []build.Ref{b.Axes(16000, 16000)})
 		b.Output("y", b.Add(b.Input("x", onnx.Float32, 1), b.ReduceSum(b.MatMul(c, c), false, 0, 1)))

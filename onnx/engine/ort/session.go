@@ -23,7 +23,6 @@ import (
 // session is a model loaded by the ONNX Runtime. Run may be called from several goroutines at once.
 type session struct {
 	name    string
-	opts    engine.Options
 	inputs  []onnx.ValueInfo // the model's own
 	outputs []output
 	feeds   []string // of the adapted model
@@ -89,7 +88,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 		return nil, plain(err)
 	}
 	s := &session{
-		name: m.Graph.Name, opts: e.opts, inputs: m.Graph.Inputs, outputs: a.plan, feeds: a.inputs, fetched: len(a.outputs),
+		name: m.Graph.Name, inputs: m.Graph.Inputs, outputs: a.plan, feeds: a.inputs, fetched: len(a.outputs),
 		dummy: len(m.Graph.Inputs) == 0, sess: sess, pool: pool{kept: map[string][]*value{}},
 	}
 	// Closes a session that nobody closed, before the collector meets its pinned tensors: that would be a panic.
@@ -175,19 +174,19 @@ func (s *session) Close() error {
 
 // Run is engine.Session's. Goroutines may call it at once, with fetch tensors of their own. The memory
 // of the last two tensors fed and fetched under each name is kept alive until Close.
-func (s *session) Run(feeds, fetch map[string]*onnx.Tensor) error {
+func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.sess == nil {
 		return fmt.Errorf("ort: model %q: the session is closed", s.name)
 	}
-	if err := s.run(feeds, fetch); err != nil {
+	if err := s.run(ctx, feeds, fetch); err != nil {
 		return fmt.Errorf("ort: model %q: %w", s.name, err)
 	}
 	return nil
 }
 
-func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
+func (s *session) run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
 	if err := s.check(feeds, fetch); err != nil {
 		return err
 	}
@@ -199,9 +198,9 @@ func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
 	if err := c.give(fetch); err != nil {
 		return err
 	}
-	got, err := c.evaluate()
+	got, err := c.evaluate(ctx)
 	if err != nil {
-		if stopped := s.opts.Stopped(); stopped != nil {
+		if stopped := engine.Stopped(ctx); stopped != nil {
 			return stopped
 		}
 		return plain(err)
@@ -271,8 +270,8 @@ func (c *call) give(fetch map[string]*onnx.Tensor) (err error) {
 }
 
 // evaluate runs the model and returns the outputs that the runtime allocated.
-func (c *call) evaluate() ([]*onnx.Tensor, error) {
-	err := c.session.evaluate(c.in, c.out)
+func (c *call) evaluate(ctx context.Context) ([]*onnx.Tensor, error) {
+	err := c.session.evaluate(ctx, c.in, c.out)
 	got := make([]*onnx.Tensor, len(c.out))
 	for i, v := range c.out {
 		// Beside an error onnxruntime_go may leave a typed nil.
@@ -315,9 +314,9 @@ func (c *call) fetch(fetch map[string]*onnx.Tensor, got []*onnx.Tensor) (err err
 	return nil
 }
 
-// evaluate is the runtime's part of a run, which it ends early where the engine's context is done.
-func (s *session) evaluate(in, out []ortgo.Value) error {
-	if s.opts.Context == nil {
+// evaluate is the runtime's part of a run, which it ends early where ctx is done.
+func (s *session) evaluate(ctx context.Context, in, out []ortgo.Value) error {
+	if ctx.Done() == nil {
 		return s.sess.Run(in, out)
 	}
 	opts, err := ortgo.NewRunOptions()
@@ -326,7 +325,7 @@ func (s *session) evaluate(in, out []ortgo.Value) error {
 	}
 	defer opts.Destroy()
 	told := make(chan struct{})
-	stop := context.AfterFunc(s.opts.Context, func() {
+	stop := context.AfterFunc(ctx, func() {
 		defer close(told)
 		opts.Terminate()
 	})

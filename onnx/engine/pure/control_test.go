@@ -44,14 +44,14 @@ func TestControlFlow(t *testing.T) {
 // A loop without an end ends with the context.
 func TestLoopStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	e, err := pure.New(engine.Options{Context: ctx})
+	e, err := pure.New(engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := modeltest.Graph("x:float32[]", "y:float32[]", nil, modeltest.Node("Loop", "_ _ x", "y",
 		modeltest.Body("body", modeltest.Graph("i:int64[] on:bool[] v:float32[]", "on2:bool[] v2:float32[]", nil,
 			modeltest.Node("Identity", "on", "on2"), modeltest.Node("Neg", "v", "v2")))))
-	s, err := e.Load(onnx.NewModel(g))
+	s, err := engine.Under(ctx, e).Load(onnx.NewModel(g))
 	if err != nil {
 		t.Fatal(err)
 	}

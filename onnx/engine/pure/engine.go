@@ -13,19 +13,17 @@ import (
 // MaxThreads is the largest number of threads that Options may ask for.
 const MaxThreads = 1024
 
+func init() { engine.Register("pure", New) }
+
 type pureEngine struct {
 	opts    engine.Options
 	threads int
 }
 
-// New makes the engine. Options.Threads is the number of threads of one operator (0: as many as there are cores);
-// Provider must be "" or "cpu"; Library has no meaning here.
+// New makes the engine. Options.Threads is the number of threads of one operator (0: as many as there are cores).
 func New(o engine.Options) (engine.Engine, error) {
 	if o.Threads < 0 || o.Threads > MaxThreads {
 		return nil, fmt.Errorf("engine pure: threads %d; allowed are 0 (all cores) to %d", o.Threads, MaxThreads)
-	}
-	if o.Provider != "" && o.Provider != "cpu" {
-		return nil, fmt.Errorf("engine pure: provider %q; it runs on cpu alone, for others use engine ort", o.Provider)
 	}
 	n := cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
 	return &pureEngine{opts: o, threads: n}, nil
@@ -43,6 +41,6 @@ func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine pure: %w", err)
 	}
-	return &session{frame: newFrame(p, &kernel.Env{Pool: &kernel.Pool{Most: e.opts.Bytes}, Threads: e.threads, Stopped: e.opts.Stopped,
-		Reproducible: e.opts.Reproducible})}, nil
+	env := &kernel.Env{Pool: &kernel.Pool{Most: e.opts.Bytes}, Threads: e.threads, Reproducible: e.opts.Reproducible}
+	return &session{frame: newFrame(p, env), turn: make(chan struct{}, 1)}, nil
 }

@@ -19,7 +19,7 @@ import (
 // engines opens ours and the ONNX Runtime, or skips.
 func engines(t testing.TB, threads int) (own, reference engine.Engine) {
 	t.Helper()
-	reference, err := ort.New(engine.Options{Threads: threads})
+	reference, err := ort.New(ort.Options{Threads: threads})
 	if errors.Is(err, ort.ErrNoLibrary) {
 		t.Skip("no ONNX Runtime library to compare with")
 	}
@@ -155,7 +155,7 @@ func benchmark(b *testing.B, e engine.Engine, file string, batch int) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := s.Run(feeds, out); err != nil {
+		if err := s.Run(b.Context(), feeds, out); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,17 +1,18 @@
 package pure
 
 import (
+	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"fmp/onnx"
+	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
 )
 
-// session runs one plan. Runs are serialised by a lock: a session may be shared, to no gain.
+// session runs one plan. It may be shared: runs take turns, each with all of the engine's threads.
 type session struct {
-	mu sync.Mutex
+	turn chan struct{} // holds an element while a run or Close has its turn
 	*frame
 	closed bool
 }
@@ -110,8 +111,8 @@ func (s *session) Inputs() []onnx.ValueInfo  { return s.plan.inputs }
 func (s *session) Outputs() []onnx.ValueInfo { return s.plan.outputs }
 
 func (s *session) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	s.closed = true
 	s.env.Pool = &kernel.Pool{}
 	s.values, s.calls = nil, nil
@@ -119,9 +120,13 @@ func (s *session) Close() error {
 }
 
 // Run evaluates the model; see engine.Session.
-func (s *session) Run(feeds, fetch map[string]*onnx.Tensor) (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) (err error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("engine pure: %w", engine.Stopped(ctx))
+	}
 	if s.closed {
 		return fmt.Errorf("engine pure: the session is closed")
 	}
@@ -129,6 +134,7 @@ func (s *session) Run(feeds, fetch map[string]*onnx.Tensor) (err error) {
 		return fmt.Errorf("engine pure: %w", err)
 	}
 	p := s.plan
+	s.env.Stopped = func() error { return engine.Stopped(ctx) }
 	defer s.drop()
 	in := make([]*onnx.Tensor, len(p.inputs))
 	for i, v := range p.inputs {

@@ -17,7 +17,7 @@ type Kernel func(c *Call) error
 type Env struct {
 	Pool    *Pool
 	Threads int          // at least 1
-	Stopped func() error // why a run is to end before its time; may be nil
+	Stopped func() error // why the run under way is to end before its time; may be nil
 	// Reproducible has every processor compute the same bits: see [Spec].Reproducible.
 	Reproducible bool
 }

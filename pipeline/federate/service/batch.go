@@ -46,8 +46,8 @@ type batched struct {
 	at    *stages
 }
 
-// Run evaluates one input, its first axis the images or rows.
-func (b *batched) Run(feeds, fetch map[string]*onnx.Tensor) error {
+// Run evaluates one input, its first axis the images or rows, under the context of its request.
+func (b *batched) Run(_ context.Context, feeds, fetch map[string]*onnx.Tensor) error {
 	start := time.Now()
 	in := &batchInput{session: b.Session, fetch: fetch, wake: make(chan bool, 1)}
 	for in.name, in.tensor = range feeds {
@@ -131,7 +131,7 @@ func (q *batches) done(batch []*batchInput, took time.Duration, err error) {
 func runBatch(s engine.Session, batch []*batchInput, n int) error {
 	in := batch[0]
 	if len(batch) == 1 {
-		return s.Run(map[string]*onnx.Tensor{in.name: in.tensor}, in.fetch)
+		return s.Run(context.Background(), map[string]*onnx.Tensor{in.name: in.tensor}, in.fetch)
 	}
 	var all *onnx.Tensor
 	shape := append([]int{n}, in.tensor.Shape[1:]...)
@@ -144,7 +144,7 @@ func runBatch(s engine.Session, batch []*batchInput, n int) error {
 	for name := range in.fetch {
 		fetch[name] = nil
 	}
-	if err := s.Run(map[string]*onnx.Tensor{in.name: all}, fetch); err != nil {
+	if err := s.Run(context.Background(), map[string]*onnx.Tensor{in.name: all}, fetch); err != nil {
 		return err
 	}
 	from := 0

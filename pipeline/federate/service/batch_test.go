@@ -19,7 +19,7 @@ type doubling struct {
 	first chan error
 }
 
-func (d *doubling) Run(feeds, fetch map[string]*onnx.Tensor) error {
+func (d *doubling) Run(_ context.Context, feeds, fetch map[string]*onnx.Tensor) error {
 	x := feeds["features"]
 	d.runs = append(d.runs, x.Shape[0])
 	if len(d.runs) == 1 {

@@ -13,6 +13,6 @@ import (
 const cgo = true
 
 func open() (e engine.Engine, missing bool, err error) {
-	e, err = ort.New(engine.Options{Threads: 1})
+	e, err = ort.New(ort.Options{Threads: 1})
 	return e, errors.Is(err, ort.ErrNoLibrary), err
 }

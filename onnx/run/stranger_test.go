@@ -1,0 +1,117 @@
+package run_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/onnx/run"
+	"fmp/onnx/serde"
+)
+
+// Bounds of the program that a page begins with.
+const (
+	maxLines = 25
+	maxBytes = 9_500_000 // of its file as go build writes it, with tables for debuggers
+)
+
+// linked are the modules that such a program links and downloads, beside the standard library and this one.
+var linked = []string{"github.com/gofrs/flock", "golang.org/x/sys", "gonum.org/v1/gonum", "google.golang.org/protobuf"}
+
+// programs returns the first two blocks of the page: a whole program, and a function.
+func programs(t *testing.T) (first, second string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```(\\w*)\n(.*?)```").FindAllSubmatch(page, 2)
+	if len(blocks) < 2 || string(blocks[0][1]) != "go" || string(blocks[1][1]) != "go" {
+		t.Fatal("onnx/README.md does not begin with two blocks of Go")
+	}
+	return string(blocks[0][2]), string(blocks[1][2])
+}
+
+// TestStranger: the first program of onnx/README.md is short, and does what it says in a module of its own, without cgo. It links and
+// downloads nothing of the project's other dependencies.
+func TestStranger(t *testing.T) {
+	src, label := programs(t)
+	if own, err := os.ReadFile("example_test.go"); err != nil || !strings.Contains(string(own), label) {
+		t.Errorf("example_test.go lacks the second block of onnx/README.md (%v); copy the function anew", err)
+	}
+	if n := strings.Count(src, "\n"); n > maxLines {
+		t.Errorf("the program has %d lines of at most %d", n, maxLines)
+	}
+	if testing.Short() {
+		t.Skip("it compiles a program")
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	module := strings.TrimSuffix(reflect.TypeFor[run.Session]().PkgPath(), "/onnx/run") // make module changes it
+	mod := "module example.com/stranger\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root + "\n"
+	files := map[string]string{"main.go": src, "go.mod": mod}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := serde.Save(filepath.Join(dir, "model.onnx"), classifier()); err != nil {
+		t.Fatal(err)
+	}
+	command := func(name string, args ...string) string {
+		t.Helper()
+		c := exec.Command(name, args...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "CGO_ENABLED=0")
+		var errs strings.Builder
+		c.Stderr = &errs
+		out, err := c.Output()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s%s", name, args, err, out, errs.String())
+		}
+		return string(out)
+	}
+	command("go", "build", "-o", "stranger", ".")
+	if got, want := command(filepath.Join(dir, "stranger")), "[1 3] [0 0 0]\n"; got != want {
+		t.Errorf("the program says %q, want %q", got, want)
+	}
+	st, err := os.Stat(filepath.Join(dir, "stranger"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("the program has %d bytes of at most %d", st.Size(), maxBytes); st.Size() > maxBytes {
+		t.Errorf("the program has %d bytes, of at most %d", st.Size(), maxBytes)
+	}
+	// What was downloaded to be compiled has a sum in go.sum, beside sums of go.mod files alone.
+	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(sums)) {
+		f := strings.Fields(line)
+		if !strings.HasSuffix(f[1], "/go.mod") && !slices.Contains(linked, f[0]) {
+			t.Errorf("module %s is downloaded", f[0])
+		}
+	}
+	packages := command("go", "list", "-deps", "-f", "{{if .Standard}}std {{end}}{{.ImportPath}}", ".")
+	for p := range strings.Lines(packages) {
+		p = strings.TrimSpace(p)
+		own := strings.HasPrefix(p, module+"/onnx") || p == "example.com/stranger"
+		other := slices.ContainsFunc(linked, func(m string) bool { return strings.HasPrefix(p, m) })
+		std, isStd := strings.CutPrefix(p, "std ")
+		switch {
+		case isStd && regexp.MustCompile(`^(net|image)(/|$)|^runtime/cgo$`).MatchString(std):
+			t.Errorf("the program links %s", std)
+		case !isStd && !own && !other:
+			t.Errorf("the program links %s", p)
+		}
+	}
+}
