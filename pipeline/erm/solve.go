@@ -725,10 +725,12 @@ func (w *workspace) search(f float64) (float64, bool) {
 	w.forward(w.step, w.dlogits)
 	tt, ts, ss := dot(w.away, w.away), dot(w.away, w.step), dot(w.step, w.step)
 	t, best := 1.0, 0.0
+	// Near the minimum the true decrease is smaller than the rounding of f, whose terms are logits: those of a fit that hardly errs are
+	// much larger than f.
+	slack := 1e-12*math.Abs(f) + 0x1p-50*floats.Sum(w.w)*maxAbs(w.logits)
 	for try := 0; ; try++ {
 		best = w.lineLoss(t) + w.l2/2*(tt-2*t*ts+t*t*ss)
-		// The slack covers the rounding of f: near the minimum the true decrease is smaller.
-		if best <= f-1e-4*t*slope+1e-12*math.Abs(f) {
+		if best <= f-1e-4*t*slope+slack {
 			break
 		}
 		if try == 40 {
