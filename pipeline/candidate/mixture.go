@@ -2,6 +2,7 @@ package candidate
 
 import (
 	"math"
+	"math/rand/v2"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -25,7 +26,12 @@ type Component struct {
 	// Deviation is that of the log temperature: logits are those of the head times exp(-z), z of N(0, Deviation^2).
 	Deviation float64
 
-	spread *spread // of class means; nil for a regression
+	spread spreader // nil: none
+}
+
+// spreader draws heads about one.
+type spreader interface {
+	draw(t erm.Theta, r *rand.Rand) erm.Theta
 }
 
 // Evidence is that of the clients for one candidate.

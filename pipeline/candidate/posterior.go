@@ -137,8 +137,13 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 		}
 		m.Components[i].Head = h.head(l)
 		if c.corpus == nil {
-			m.Components[i].spread = h.spread(math.Exp(e.LogTemperature + found[at].log.mean - sharper[at]))
+			if v := h.spread(math.Exp(e.LogTemperature + found[at].log.mean - sharper[at])); v != nil {
+				m.Components[i].spread = v
+			}
+			return nil
 		}
+		on := h.with(c.corpus, r.stand(h, s.all, namedDraws, o))
+		m.Components[i].spread = h.curvature(on, *l.over(math.Exp(-found[at].log.mean)), math.Exp(found[at].log.mean))
 		return nil
 	})
 }

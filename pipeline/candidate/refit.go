@@ -177,6 +177,11 @@ func (r *Round) named(h *discriminant, c *Corpus, p *pool, o *Options) (linear, 
 
 // beside fits one regression to a corpus's images and the clients'.
 func (h *discriminant) beside(c *Corpus, theirs *images) (linear, error) {
+	return h.fitted(h.with(c, theirs), nil, nil)
+}
+
+// with returns a corpus's images and the clients'.
+func (h *discriminant) with(c *Corpus, theirs *images) *images {
 	rows := make([]float64, len(c.Rows))
 	widen(rows, c.Rows)
 	on := &images{rows: append(h.white(h.of(rows, len(c.Labels))), theirs.rows...), label: append(slices.Clone(c.Labels), theirs.label...)}
@@ -184,5 +189,5 @@ func (h *discriminant) beside(c *Corpus, theirs *images) (linear, error) {
 		on.mass = append(on.mass, 1)
 	}
 	on.mass = append(on.mass, theirs.mass...)
-	return h.fitted(on, nil, nil)
+	return on
 }

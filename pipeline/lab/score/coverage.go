@@ -186,7 +186,7 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 		return nil, err
 	}
 	var other *goal
-	if k.Regression != nil && r.Intervals != nil {
+	if k.Regression != nil {
 		if other, err = newGoal(ctx, posterior.Ensemble{*k.Regression}, features, threads); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,183 @@
+package candidate
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/models/rng"
+	"fmp/onnx/dense"
+	"fmp/pipeline/erm"
+)
+
+// curvature is the uncertainty of a regression's weights: the inverse of its Hessian, in the form of a product (Martens and Grosse 2015,
+// K-FAC). Rows x of mass m whose probabilities are p have the Hessian
+//
+//	sum_i m_i (diag p_i - p_i p_i') x x_i x_i' + tie I  ~  A x B / g + tie I,  g = sum_i m_i (1 - |p_i|²)
+//	A = sum_i m_i (1 - |p_i|²) x_i x_i',  B = sum_i m_i (diag p_i - p_i p_i')
+//
+// which has the trace of the sum in A and in B alike.
+type curvature struct {
+	*discriminant
+	rows, classes []float64 // eigenvectors of A, [K+1, K+1], and of B, [C, C], a vector a column
+	deviation     []float64 // of a weight along them, [K+1, C]
+	sharper       float64   // of samples, beside the head
+	size          float64   // of the drawn logits: at the head's temperature, and as much sharper
+}
+
+// curvature returns that of a regression on images, whose head is divided by a temperature.
+func (h *discriminant) curvature(on *images, l linear, temperature float64) *curvature {
+	n, c, d := len(on.label), h.c, h.k+1
+	x := on.withOnes(h.k)
+	logits := timesT(x, h.whole(l), n, d, c)
+	out := &curvature{discriminant: h, deviation: make([]float64, d*c)}
+	out.match(x, logits, func() { out.curve(x, logits, on.mass) }, temperature)
+	return out
+}
+
+// curve computes the eigenvectors and deviations, of rows x [N, K+1] and their logits [N, C], both of which it overwrites.
+func (u *curvature) curve(x, logits, mass []float64) {
+	n, c, d := len(mass), u.c, u.k+1
+	b := make([]float64, c*c)
+	var g float64
+	for i, m := range mass {
+		p := logits[i*c : (i+1)*c]
+		lse := floats.LogSumExp(p)
+		var even float64
+		for y, v := range p {
+			p[y] = math.Exp(v - lse)
+			even += p[y] * p[y]
+			b[y*c+y] += m * p[y]
+		}
+		unsure := max(m*(1-even), 0)
+		g += unsure
+		scale(math.Sqrt(unsure), x[i*d:(i+1)*d])
+		scale(math.Sqrt(m), p)
+	}
+	axpy(-1, gram(logits, n, c), b)
+	var alongRows, alongClasses []float64
+	alongRows, u.rows = eigen(gram(x, n, d), d)
+	alongClasses, u.classes = eigen(b, c)
+	for j, a := range alongRows {
+		for y, v := range alongClasses {
+			u.deviation[j*c+y] = 1 / math.Sqrt(max(a, 0)*max(v, 0)/max(g, leastCount)+tie)
+		}
+	}
+}
+
+const (
+	matchRows, matchDraws = 200, 10 // by which the samples' mean is told
+	sharpest, sharperStep = 2, 1.03 // of samples
+)
+
+// match sets sharper so that the mean prediction of samples is the head's: it has the largest mean log-likelihood of classes drawn from
+// the head's prediction, at some of the rows x [N, K+1] with their logits. It calls curve when it has kept those.
+func (u *curvature) match(x, logits []float64, curve func(), temperature float64) {
+	c, d := u.c, u.k+1
+	all := len(logits) / c
+	n := min(all, matchRows)
+	some, head := make([]float64, 0, n*d), make([]float64, 0, n*c)
+	for i := range n {
+		at := i * all / n
+		some, head = append(some, x[at*d:(at+1)*d]...), append(head, logits[at*c:(at+1)*c]...)
+	}
+	curve()
+	r := rng.New(0, "candidate", "curvature")
+	draws := make([][]float64, matchDraws)
+	for s := range draws {
+		draws[s] = times(some, u.away(r), n, d, c)
+	}
+	best, row, mean := math.Inf(-1), make([]float64, c), make([]float64, c)
+	for f := 1.; f <= sharpest; f *= sharperStep {
+		var sum float64
+		for i := range n {
+			own := head[i*c : (i+1)*c]
+			clear(mean)
+			for _, v := range draws {
+				floats.AddTo(row, own, v[i*c:(i+1)*c])
+				scale(f/temperature, row)
+				lse := floats.LogSumExp(row)
+				for y, l := range row {
+					mean[y] += math.Exp(l-lse) / matchDraws
+				}
+			}
+			copy(row, own)
+			scale(1/temperature, row)
+			lse := floats.LogSumExp(row)
+			for y, l := range row {
+				sum += math.Exp(l-lse) * math.Log(max(mean[y], leastProbability))
+			}
+		}
+		if sum > best {
+			best, u.sharper, u.size = sum, f, f/temperature
+		}
+	}
+}
+
+// away draws the difference of weights from the regression's own, [K+1, C], in coordinates in which the covariance within classes is I.
+func (u *curvature) away(r *rand.Rand) []float64 {
+	c, d := u.c, u.k+1
+	z := make([]float64, d*c)
+	for i, v := range u.deviation {
+		z[i] = v * r.NormFloat64()
+	}
+	return timesT(times(u.rows, z, d, d, c), u.classes, d, c, c)
+}
+
+// draw returns the head with weights drawn about its own.
+func (u *curvature) draw(t erm.Theta, r *rand.Rand) erm.Theta {
+	k, c := u.k, u.c
+	away := u.away(r)
+	scale(u.size, away)
+	of := linear{make([]float64, c*k), away[k*c:]}
+	for j, v := range u.roots() {
+		for y := range c {
+			of.w[y*k+j] = away[j*c+y] * v
+		}
+	}
+	out := u.head(of)
+	axpy(u.sharper, t.W, out.W)
+	return out
+}
+
+// whole returns a head's weights and bias, [C, K+1], in coordinates in which the covariance within classes is I.
+func (h *discriminant) whole(l linear) []float64 {
+	out := make([]float64, 0, h.c*(h.k+1))
+	root := h.roots()
+	for y, b := range l.bias {
+		for j, v := range root {
+			out = append(out, l.w[y*h.k+j]/v)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// withOnes returns the rows with a one at the end of each, [N, K+1].
+func (m *images) withOnes(k int) []float64 {
+	out := make([]float64, 0, len(m.rows)+len(m.label))
+	for i := range m.label {
+		out = append(append(out, m.rows[i*k:(i+1)*k]...), 1)
+	}
+	return out
+}
+
+// gram returns x'x of n rows.
+func gram(x []float64, n, k int) []float64 {
+	out := make([]float64, k*k)
+	dense.Gemm(blas.Trans, blas.NoTrans, 1, general(n, k, x), general(n, k, x), 0, general(k, k, out))
+	mirror(out, k)
+	return out
+}
+
+// eigen returns the eigenvalues of a symmetric matrix and its eigenvectors, one a column.
+func eigen(a []float64, k int) (values, vectors []float64) {
+	values, q := dense.Eigen(general(k, k, a))
+	vectors = make([]float64, k*k)
+	for i := range k {
+		copy(vectors[i*k:(i+1)*k], q.Data[i*q.Stride:i*q.Stride+k])
+	}
+	return values, vectors
+}
