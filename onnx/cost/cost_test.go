@@ -115,7 +115,7 @@ func TestBombs(t *testing.T) {
 				!strings.Contains(err.Error(), "shape") {
 				t.Errorf("error %v; want one of %q", err, c.want)
 			}
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("it took %v to refuse", took)
 			}
 		})
@@ -247,7 +247,7 @@ func TestStopsWithinAKernel(t *testing.T) {
 				if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.Scalar[float32](1)}); !errors.Is(err, enough) {
 					t.Errorf("the run ended with %v", err)
 				}
-				if took := time.Since(start); took > 10*time.Second {
+				if took := time.Since(start); took > time.Minute {
 					t.Errorf("it ended after %v", took)
 				}
 			})

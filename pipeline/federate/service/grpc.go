@@ -165,7 +165,8 @@ func (p *predictor) grpcMessage(held *lease, w http.ResponseWriter, r *http.Requ
 	data, err := p.receive(held, w, r, most+grpcHead, ofBinary)
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return nil, grpcErrorf(grpcExhausted, "a message of more than the allowed bytes, or more than one message; allowed are %d, and the methods are unary", most)
+		return nil, grpcErrorf(grpcExhausted,
+			"a message of more than the allowed bytes, or more than one message; allowed are %d, and the methods are unary", most)
 	}
 	if err != nil {
 		return nil, err
