@@ -68,3 +68,70 @@ func TestCoverage(t *testing.T) {
 	}
 	write(t, "results/README.md", "sets", b.String()+"\n")
 }
+
+// keptFalse is the output of fmp bench sets --false --json.
+type keptFalse struct {
+	Dataset                  string
+	Clients, Points, Repeats int
+	Alpha, Level             float64
+	FalseShare               float64             `json:"false_share"`
+	Rows                     []coverage.FalseRow `json:"false"`
+}
+
+// TestFalsePoints: the table of sets with false points is that of the kept runs. Where two of ten clients send the next class's names or
+// points that are too easy, sets hold .88 or more and, but for the noise of ten points a client, .93 or less, and are at most 1.5 times as
+// large as those of honest rounds that survive none.
+func TestFalsePoints(t *testing.T) {
+	var head, line, b strings.Builder
+	rows := map[string]string{}
+	var order []string
+	head.WriteString("| held, mean size |")
+	line.WriteString("| --- |")
+	for _, data := range []string{"cifar10", "cifar100", "mnist"} {
+		for _, alpha := range []float64{0, 0.1, 0.5} {
+			text, err := os.ReadFile(fmt.Sprintf("results/sets/false-%s-%g.json", data, alpha))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var k keptFalse
+			if err := json.Unmarshal(text, &k); err != nil {
+				t.Fatal(err)
+			}
+			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 || k.Level != 0.9 || k.FalseShare != 0.2 {
+				t.Fatalf("%s, alpha %g, is of %+v", data, alpha, k)
+			}
+			var honest float64
+			for _, r := range k.Rows {
+				if r.Attack == "none" {
+					honest = r.PlainSize
+				}
+				if r.Bad == 2 && (r.Attack == "wrong" || r.Attack == "easy") && (r.Held < 0.88 || data != "mnist" && r.Held > 0.93 ||
+					r.Size > 1.5*honest) {
+					t.Errorf("%s, alpha %g, %d points, %s: %.3f held, size %.2f, of %.2f", data, alpha, r.Calibrate, r.Attack, r.Held, r.Size, honest)
+				}
+				if data != "cifar10" || r.Bad == 1 {
+					continue
+				}
+				name := fmt.Sprintf("| %s, %d of 10", r.Attack, r.Bad)
+				if r.Bad == 0 {
+					name = "| honest clients"
+				}
+				if r.Calibrate == 10 && alpha == 0 {
+					order = append(order, name)
+				}
+				rows[fmt.Sprint(name, r.Calibrate)] += fmt.Sprintf(" %.3f, %.2f |", r.Held, r.Size)
+			}
+		}
+	}
+	for _, points := range []int{10, 40} {
+		for _, clients := range []string{"homogeneous", "α = 0.1", "α = 0.5"} {
+			fmt.Fprintf(&head, " %s, %d points |", clients, points)
+			line.WriteString(" --- |")
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n%s\n", head.String(), line.String())
+	for _, name := range order {
+		fmt.Fprintf(&b, "%s |%s%s\n", name, rows[name+"10"], rows[name+"40"])
+	}
+	write(t, "sets.md", "false points", b.String()+"\n")
+}

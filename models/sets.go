@@ -62,6 +62,11 @@ type OriginSets struct {
 	// Groups are the names of the groups of clients for each of which the level holds, Group the group of each calibration image.
 	Groups []string `json:"groups,omitempty"`
 	Group  []int    `json:"group,omitempty"`
+	// False are the numbers of clients, of each group, whose points may be false without that the level falls; Client is then the client of
+	// each calibration image, and LeftOut are the names of those whose points contradict the others' and count nowhere.
+	False   []int    `json:"false,omitempty"`
+	Client  []int    `json:"client,omitempty"`
+	LeftOut []string `json:"left_out,omitempty"`
 	// Images is the number of calibration images, From the name of their source.
 	Images int `json:"images"`
 	// Clients is the number of clients that sent them; 0 where they are one owner's, who calibrated the classifier itself.

@@ -11,6 +11,7 @@ import (
 
 	"fmp/pipeline/lab/coverage"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/pool"
 )
 
 // measuredSets is the output of fmp bench sets.
@@ -21,12 +22,15 @@ type measuredSets struct {
 	Alpha   float64        `json:"alpha"` // 0: homogeneous
 	Repeats int            `json:"repeats"`
 	Level   float64        `json:"level"`
-	Rows    []coverage.Row `json:"rows"`
+	Rows    []coverage.Row `json:"rows,omitempty"`
+	// False are the rows of clients that send false points, for sets that survive such a share of them.
+	False      []coverage.FalseRow `json:"false,omitempty"`
+	FalseShare float64             `json:"false_share,omitempty"`
 }
 
 func newBenchSetsCommand() *cobra.Command {
 	var res measuredSets
-	var asJSON bool
+	var asJSON, falsePoints bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "sets",
@@ -37,9 +41,13 @@ and of the class that is held least. Sets are those of the clients' mixture, by 
 both scores and under the adaptive one as it is published, with a random number for each image.
 
 Beside FMP are the same sets of a softmax regression on all images of all clients, with the penalty and the temperature whose sets are
-smallest on the test images.`,
+smallest on the test images.
+
+With --false some clients send false calibration points beside true class means, 0 to 4 in 10. The sets are those of fmp pool, which
+survive false points of two clients in ten, beside sets that survive none; they are scored on new images of the honest clients.`,
 		Example: `  fmp bench sets --dataset cifar10 --points 200
-  fmp bench sets --dataset cifar10 --points 200 --alpha 0.1 --seeds 20 --json`,
+  fmp bench sets --dataset cifar10 --points 200 --alpha 0.1 --seeds 20 --json
+  fmp bench sets --dataset cifar10 --points 200 --false`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, maps.Clone(runAliases), "engine.", "dataset.", "corpus.", "extractor.", "federation.clients",
@@ -48,6 +56,7 @@ smallest on the test images.`,
 	f := cmd.Flags()
 	f.Float64Var(&res.Alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.Float64Var(&res.Level, "level", 0.9, "probability with which a set holds the class, 0.5 to 0.999")
+	f.BoolVar(&falsePoints, "false", false, "measure rounds in which clients send false calibration points")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -76,9 +85,16 @@ smallest on the test images.`,
 		defer p.Close()
 		c := p.Config
 		res.Dataset, res.Clients, res.Points, res.Repeats = c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Seeds
-		if res.Rows, err = coverage.Run(cmd.Context(), p, coverage.Options{Clients: res.Clients, Points: res.Points, Calibrate: calibrate,
+		o := coverage.Options{Clients: res.Clients, Points: res.Points, Calibrate: calibrate,
 			Repeats: res.Repeats, Samples: c.Conjugate.Samples, Level: res.Level, Alpha: res.Alpha, Seed: c.Seed, Threads: c.Engine.Threads,
-			Progress: bar.report}); err != nil {
+			Progress: bar.report}
+		if falsePoints {
+			res.FalseShare = pool.FalseShare
+			res.False, err = coverage.RunFalse(cmd.Context(), p, o, res.FalseShare)
+		} else {
+			res.Rows, err = coverage.Run(cmd.Context(), p, o)
+		}
+		if err != nil {
 			return err
 		}
 		return show(cmd.OutOrStdout(), asJSON, res, res.print)
@@ -90,6 +106,11 @@ func (r *measuredSets) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d clients of %d images, alpha %g, %d repeats, sets of %g\n", r.Dataset, r.Clients, r.Points, r.Alpha,
 		r.Repeats, r.Level)
+	if r.False != nil {
+		r.printFalse(&b)
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
 	fmt.Fprintf(&b, "%-52s %8s %8s %8s %8s %8s %8s %12s\n", "", "repeats", "alike", "held", "equal", "least", "size", "regression's")
 	for _, row := range r.Rows {
 		name := fmt.Sprintf("%d points each, %s, %s", row.Calibrate, row.Sets, row.Score)
@@ -104,4 +125,16 @@ func (r *measuredSets) print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printFalse writes the rows of false calibration points.
+func (r *measuredSets) printFalse(b *strings.Builder) {
+	for _, a := range coverage.FalseAttacks {
+		fmt.Fprintf(b, "%-6s %s\n", a.Name, a.Does)
+	}
+	fmt.Fprintf(b, "%-30s %8s %8s %8s %10s %10s %12s %12s\n", "", "held", "error", "size", "left out", "of others", "plain: held", "size")
+	for _, row := range r.False {
+		fmt.Fprintf(b, "%-30s %8.3f %8.3f %8.2f %10.2f %10.3f %12.3f %12.2f\n", fmt.Sprintf("%d points each, %s of %d", row.Calibrate, row.Attack,
+			row.Bad), row.Held, row.HeldError, row.Size, row.LeftOut, row.Honest, row.PlainHeld, row.PlainSize)
+	}
 }

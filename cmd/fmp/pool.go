@@ -94,6 +94,7 @@ func (c *poolSettings) options(o *poolRun) pool.Options {
 		For: o.of, Level: o.level, Score: o.score, ByClass: o.byClass, Proportions: o.shares, Groups: o.groups,
 		Predictor: c.Predictor.Model, Open: c.Open.Model, Scope: c.Posterior.Scope, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
 		L2: c.ERM.L2, Tolerance: c.ERM.Tolerance, Trust: o.trust, Seed: c.Seed, Threads: c.Engine.Threads,
+		FalseShare: o.falseShare,
 	}
 }
 
@@ -101,7 +102,7 @@ func (c *poolSettings) options(o *poolRun) pool.Options {
 type poolRun struct {
 	client, out, onBad, of, corpus, against, workers string
 	round                                            uint64
-	level                                            float64
+	level, falseShare                                float64
 	score                                            conformal.Score
 	byClass                                          bool
 	shares, groups                                   string
@@ -207,6 +208,8 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration "+
 		"points enough, -1 none")
 	setFlags(cmd, &o.score, &o.byClass, &o.shares)
+	flags.Float64Var(&o.falseShare, "false-share", pool.FalseShare, "share of the clients whose calibration points may be false without that "+
+		"the sets hold less often, 0 to less than 0.5")
 	flags.StringVar(&o.groups, "groups", "", "sets that hold for the images of each group of clients, `NAME=CLIENT,...;...`")
 	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
 		"clients' calibration points say so")
@@ -230,6 +233,11 @@ func (o *poolRun) open(oneRound bool) (err error) {
 	if o.skip, err = skipBad(o.onBad); err != nil {
 		return err
 	}
+	var sets pool.Options
+	if err := sets.Survive(o.falseShare); err != nil {
+		return usageErrorf("--false-share: %v", err)
+	}
+	o.falseShare = sets.FalseShare
 	if o.client != "" {
 		if o.graph, o.manifest, err = models.Load(o.client); err != nil {
 			return usageError(err)

@@ -526,6 +526,11 @@ func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling
 	s := r.Sets
 	p.options.Level, p.options.Score, p.options.ByClass, p.options.Proportions, p.options.Groups = s.Level, s.Score, s.ByClass, s.Proportions,
 		s.Groups
+	if s.FalseShare != nil {
+		if err := p.options.Survive(*s.FalseShare); err != nil {
+			return nil, fmt.Errorf("sets.false_share: %w", err)
+		}
+	}
 	p.options.Lenient = true // uploads may still come
 	// Contradictory flags are reported before the first client comes.
 	if b := r.Privacy; b != nil {

@@ -20,7 +20,7 @@ func (x *Points) Sets(d Design, level float64, score Score, classes int) (*model
 	t := d.Table(x.True[score], x.Class, classes)
 	sets := &models.OriginSets{
 		Level: level, Score: string(score), Thresholds: t.At(level), Table: t, ByClass: d.ByClass, Proportions: d.Proportions, Group: d.Group,
-		Images: len(x.Class), Class: x.Class, Scores: map[string][]float32{}, Top: x.Top, Right: x.Right,
+		Client: d.Client, False: d.False, Images: len(x.Class), Class: x.Class, Scores: map[string][]float32{}, Top: x.Top, Right: x.Right,
 	}
 	for s, v := range x.True {
 		sets.Scores[string(s)] = v
@@ -40,10 +40,22 @@ func (s Score) Size(p, thresholds []float32) int {
 	return n
 }
 
+// Of returns the design of the calibration of sets.
+func Of(o *models.OriginSets) Design {
+	return Design{Clients: o.Clients > 1, ByClass: o.ByClass, Proportions: o.Proportions, Group: o.Group, Client: o.Client, False: o.False}
+}
+
+// numbers reports whether there are none, or one of each of n images, from 0 and fewer than these.
+func numbers(of []int, n int) bool {
+	return of == nil || len(of) == n && !slices.ContainsFunc(of, func(v int) bool { return v < 0 || v >= n })
+}
+
 // Thresholds returns those of a classifier's sets under any score, at their level; nil where its calibration does not tell.
 func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
-	if len(o.Scores[string(s)]) != len(o.Class) || len(o.Class) == 0 || o.Proportions != nil && len(o.Proportions) != classes ||
-		o.Group != nil && len(o.Group) != len(o.Class) || slices.ContainsFunc(o.Group, func(g int) bool { return g < 0 || g >= len(o.Class) }) {
+	n := len(o.Class)
+	if len(o.Scores[string(s)]) != n || n == 0 || o.Proportions != nil && len(o.Proportions) != classes || !numbers(o.Group, n) ||
+		!numbers(o.Client, n) || o.False != nil && (o.Client == nil ||
+		slices.Min(o.False) < 0 || len(o.False) <= slices.Max(slices.Concat(o.Group, []int{0}))) {
 		return nil
 	}
 	for _, c := range o.Class {
@@ -51,8 +63,7 @@ func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 			return nil
 		}
 	}
-	d := Design{Clients: o.Clients > 1, ByClass: o.ByClass, Proportions: o.Proportions, Group: o.Group}
-	return d.Table(o.Scores[string(s)], o.Class, classes).At(o.Level)
+	return Of(o).Table(o.Scores[string(s)], o.Class, classes).At(o.Level)
 }
 
 // Groups reads groups of clients, NAME=CLIENT,CLIENT separated by semicolons, and returns their names and the number of each client's.

@@ -24,19 +24,51 @@ type Design struct {
 	// the lowest over groups, and so with any shares of the groups (Romano, Barber, Sabatti and Candès 2020, "With malice
 	// toward none", where an image's group is known).
 	Group []int
+	// Client is each point's client, from 0, and False the number of clients of each group that may send false points (see false.go); nil:
+	// none may. The level of sets by class and for named shares does not survive them.
+	Client []int
+	False  []int
 }
 
-// Counts returns the number of points of each class, for each group, given the points' classes.
-func (d Design) Counts(of []int, classes int) [][]int {
+// survives reports whether the level survives false points.
+func (d Design) survives() bool {
+	return !d.ByClass && d.Proportions == nil && slices.ContainsFunc(d.False, func(n int) bool { return n > 0 })
+}
+
+func (d Design) groupOf(point int) int {
 	if d.Group == nil {
-		return [][]int{count(of, classes)}
+		return 0
 	}
-	out := make([][]int, slices.Max(d.Group)+1)
+	return d.Group[point]
+}
+
+// Counts returns the number of points of each class that prove a level, for each group, given the points' classes. Where false points are
+// survived they are the honest clients' at least, of all classes together.
+func (d Design) Counts(of []int, classes int) [][]int {
+	groups := 1
+	if d.Group != nil {
+		groups = slices.Max(d.Group) + 1
+	}
+	out := make([][]int, groups)
 	for g := range out {
 		out[g] = make([]int, classes)
 	}
 	for i, c := range of {
-		out[d.Group[i]][c]++
+		out[d.groupOf(i)][c]++
+	}
+	if !d.survives() {
+		return out
+	}
+	points := make([][]int, groups)
+	for g := range points {
+		points[g] = make([]int, slices.Max(d.Client)+1)
+	}
+	for i, m := range d.Client {
+		points[d.groupOf(i)][m]++
+	}
+	for g, own := range points {
+		own = slices.DeleteFunc(own, func(n int) bool { return n == 0 })
+		out[g] = []int{total(fewest(own, d.False[g]))}
 	}
 	return out
 }
@@ -82,6 +114,9 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 	if d.Group != nil {
 		return d.lowest(scores, of, classes)
 	}
+	if d.survives() {
+		return table([][]rank{surviving(scores, d.Client, d.False[0], models.LeastLevel)}, rounding)
+	}
 	order := make([]int, len(scores))
 	for i := range order {
 		order[i] = i
@@ -117,14 +152,21 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 // lowest returns, for every level, the lowest of the groups' thresholds.
 func (d Design) lowest(scores []float32, of []int, classes int) *models.SetTable {
 	groups := slices.Max(d.Group) + 1
-	own, class := make([][]float32, groups), make([][]int, groups)
+	own, class, client := make([][]float32, groups), make([][]int, groups), make([][]int, groups)
 	for i, g := range d.Group {
 		own[g], class[g] = append(own[g], scores[i]), append(class[g], of[i])
+		if d.Client != nil {
+			client[g] = append(client[g], d.Client[i])
+		}
 	}
+	bad := d.False
 	d.Group = nil
 	var tables []*models.SetTable
 	var columns [][]rank
 	for g := range groups {
+		if d.Client = client[g]; bad != nil {
+			d.False = bad[g : g+1]
+		}
 		t := d.Table(own[g], class[g], classes)
 		tables, columns = append(tables, t), make([][]rank, t.Columns)
 	}

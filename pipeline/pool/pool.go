@@ -53,6 +53,9 @@ type Options struct {
 	// Groups are groups of clients, as conformal.Groups reads them: the sets' level then holds for the images of each. Clients of none are a
 	// group together.
 	Groups string
+	// FalseShare is the share of the clients whose calibration points may be false without that the level of the sets falls, below 0.5; 0
+	// stands for [FalseShare], a negative number for none. A round without judgement (Trust) survives none.
+	FalseShare float64
 	// Lenient makes no sets where points do not prove them, also of a level that was asked for, as uploads may still come.
 	Lenient bool
 	Seed    uint64

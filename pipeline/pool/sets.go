@@ -23,6 +23,12 @@ import (
 // Level is the coverage of the prediction sets of a round where none is asked for.
 const Level = 0.9
 
+// FalseShare is the share of clients whose calibration points may be false where none is asked for.
+const FalseShare = 0.2
+
+// leastCapped is the number of calibration points up to which every client's count.
+const leastCapped = moments.MaxCalibration
+
 // mostScored bounds the calibration points that a threshold is computed from.
 const mostScored = 10_000
 
@@ -36,6 +42,9 @@ type calibrationPoint struct {
 // setDesign checks the options of the prediction sets.
 func (r *Round) setDesign() (d conformal.Design, err error) {
 	r.Score = cmp.Or(r.Score, conformal.Probability)
+	if r.FalseShare = cmp.Or(r.FalseShare, FalseShare); r.Trust || r.For != "" {
+		r.FalseShare = -1
+	}
 	d = conformal.Design{Clients: r.For == "", ByClass: r.ByClass}
 	if !slices.Contains(conformal.Scores, r.Score) {
 		return d, fmt.Errorf("the score of sets is %q: allowed are %v", r.Score, conformal.Scores)
@@ -59,6 +68,17 @@ func (r *Round) setDesign() (d conformal.Design, err error) {
 		r.Level = Level // asked for
 	}
 	return d, err
+}
+
+// Survive sets [Options.FalseShare] to a share, which may be 0.
+func (o *Options) Survive(share float64) error {
+	if !(share >= 0 && share < 0.5) {
+		return fmt.Errorf("pool: the share of clients whose calibration points may be false is %v: allowed are 0 to less than 0.5", share)
+	}
+	if o.FalseShare = share; share == 0 {
+		o.FalseShare = -1
+	}
+	return nil
 }
 
 // setGroups finds the group of every client.
@@ -100,21 +120,55 @@ func (r *Round) classes() int {
 
 // proves returns an error where calibration points do not prove sets of a level, for one of the groups.
 func (r *Round) proves(points []calibrationPoint, level float64) error {
-	counts := make([][]int, max(len(r.groups), 1))
-	for g := range counts {
-		counts[g] = make([]int, r.classes())
-	}
-	for _, p := range points {
-		counts[r.groupOf(p.client)][p.class]++
+	d, of := r.designed(points, points)
+	counts := d.Counts(of, r.classes())
+	for len(counts) < len(r.groups) { // no client of the last groups sent points
+		counts = append(counts, make([]int, r.classes()))
 	}
 	for g, n := range counts {
-		if err := r.design.Enough(n, level); err != nil && r.groups != nil {
+		if err := d.Enough(n, level); err != nil && r.groups != nil {
 			return fmt.Errorf("clients of %q: %w", r.groups[g], err)
+		} else if err != nil && d.False != nil && d.False[g] > 0 {
+			return fmt.Errorf("without the points of %d clients that may be false: %w", d.False[g], err)
 		} else if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// designed returns the design of the sets by points, with the points' classes. Of the clients that sent all of the points a share may be
+// false, of each group; those that are left out are.
+func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, classes []int) {
+	d = r.design
+	held := map[int]bool{}
+	for _, p := range points {
+		classes, d.Client = append(classes, p.class), append(d.Client, p.client)
+		if held[p.client] = true; r.group != nil {
+			d.Group = append(d.Group, r.group[p.client])
+		}
+	}
+	if r.FalseShare < 0 {
+		d.Client = nil
+		return d, classes
+	}
+	d.False = make([]int, max(len(r.groups), 1))
+	clients, out := make([]int, len(d.False)), make([]int, len(d.False))
+	seen := map[int]bool{}
+	for _, p := range all {
+		if seen[p.client] {
+			continue
+		}
+		g := r.groupOf(p.client)
+		if seen[p.client] = true; !held[p.client] {
+			out[g]++
+		}
+		clients[g]++
+	}
+	for g, n := range clients {
+		d.False[g] = max(int(r.FalseShare*float64(n)+1e-9)-out[g], 0)
+	}
+	return d, classes
 }
 
 func (r *Round) groupOf(client int) int {
@@ -222,8 +276,12 @@ func (r *Round) points() (all, half, rest []calibrationPoint) {
 	return all, half, rest
 }
 
-// hold keeps points for sets, of mostScored at most those of some clients.
+// hold keeps points for sets, of mostScored at most those of some clients, and of a client as many as half of the clients have at least,
+// so that no client has much influence on the sets. Of more, some are drawn.
 func (s *Sampling) hold(points []calibrationPoint) {
+	if s.round.FalseShare >= 0 {
+		points = s.round.even(points)
+	}
 	share := min(1, float64(mostScored)/float64(len(points)))
 	held := map[int]bool{}
 	for m, u := range s.round.Uploads {
@@ -234,6 +292,28 @@ func (s *Sampling) hold(points []calibrationPoint) {
 			s.held = append(s.held, p)
 		}
 	}
+}
+
+// even returns points, of each client no more than the lower median of the clients' numbers, and [leastCapped] at least.
+func (r *Round) even(points []calibrationPoint) []calibrationPoint {
+	of := map[int]int{}
+	for _, p := range points {
+		of[p.client]++
+	}
+	if len(of) == 0 {
+		return points
+	}
+	numbers := slices.Sorted(maps.Values(of))
+	most := max(numbers[(len(numbers)-1)/2], leastCapped)
+	kept := map[int][]int{} // by client, which of its points in turn, in random order
+	for m, n := range of {
+		kept[m] = rng.New(r.Seed, stream, "even", r.Uploads[m].Client).Perm(n)
+	}
+	at := map[int]int{}
+	return slices.DeleteFunc(slices.Clone(points), func(p calibrationPoint) bool {
+		at[p.client]++
+		return kept[p.client][at[p.client]-1] >= most
+	})
 }
 
 // choose gives the posterior the points that choose temperature and penalty.
@@ -332,7 +412,6 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	r := s.round
 	var points conformal.Points
 	var counting []calibrationPoint
-	d := r.design
 	trusted := map[int]bool{}
 	// Points count whose client is more likely honest than not. Those left must prove the level, for each group.
 	for _, c := range s.held {
@@ -347,21 +426,28 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 		if err := points.Add(probabilities(p.Ensembles[0], c.row), c.class); err != nil {
 			return nil, fmt.Errorf("pool: %w", err)
 		}
-		if r.group != nil {
-			d.Group = append(d.Group, r.group[c.client])
-		}
 		trusted[c.client] = true
+	}
+	level := cmp.Or(r.Level, Level)
+	d, _ := r.designed(counting, s.held)
+	kept, d, left := points.Without(d, level, r.Score)
+	var names []string
+	for _, m := range left {
+		delete(trusted, m)
+		names = append(names, r.Uploads[m].Client)
 	}
 	from := fmt.Sprintf("%d clients", len(trusted))
 	if r.For != "" {
 		from = fmt.Sprintf("client %q", r.For)
 	}
 	d.Clients = len(trusted) > 1
-	sets, err := points.Sets(d, cmp.Or(r.Level, Level), r.Score, p.Ensembles[0][0].C)
-	if err != nil {
+	sets, err := kept.Sets(d, level, r.Score, p.Ensembles[0][0].C)
+	if err != nil && (r.Lenient || r.Level == 0) {
+		return nil, nil
+	} else if err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
-	sets.Clients, sets.From, sets.Groups = len(trusted), from, r.groups
+	sets.Clients, sets.From, sets.Groups, sets.LeftOut = len(trusted), from, r.groups, names
 	return sets, nil
 }
 

@@ -120,6 +120,8 @@ type Sets struct {
 	ByClass     bool            `yaml:"by_class"`
 	Proportions string          `yaml:"proportions"`
 	Groups      string          `yaml:"groups"`
+	// FalseShare is the share of clients whose calibration points may be false, 0 to less than 0.5; default 0.2.
+	FalseShare *float64 `yaml:"false_share"`
 }
 
 // Bounds are the bounds on one upload. An upload that exceeds one is refused.

@@ -1,0 +1,233 @@
+package coverage
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"fmp/models/rng"
+	"fmp/pipeline/conformal"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// FalseAttacks are calibration points of bad clients, beside true class means; probabilities are the classifier's.
+var FalseAttacks = []struct{ Name, Does string }{
+	{"wrong", "true images under the next class's name"},
+	{"half", "the same for half of the points, and the truth of the rest"},
+	{"easy", "points whose own class has probability 1"},
+	{"edge", "points whose own class has probability 0, as many as are not left out, and easy ones"},
+}
+
+// FalseRow holds the measures of sets of the mixture where some clients send false points, means over repeats.
+type FalseRow struct {
+	Calibrate int    `json:"calibrate"`
+	Attack    string `json:"attack"`
+	Bad       int    `json:"bad"`
+	// Held is the share of new images of the honest clients whose set holds their class, Size the mean number of classes in a set.
+	Held      float64 `json:"held"`
+	HeldError float64 `json:"held_error"`
+	Size      float64 `json:"size"`
+	// LeftOut is the share of bad clients that are left out, Honest that of the others.
+	LeftOut float64 `json:"left_out"`
+	Honest  float64 `json:"left_out_honest"`
+	// PlainHeld and PlainSize are those of sets that are to survive no false points.
+	PlainHeld float64 `json:"plain_held"`
+	PlainSize float64 `json:"plain_size"`
+	squares   float64
+}
+
+// fresh is the number of each client's images on which its sets are scored.
+const fresh = 20
+
+// RunFalse measures sets whose calibration points are false of 0 to 4 clients in 10, with sets that survive the given share of false
+// clients beside sets that survive none.
+func RunFalse(ctx context.Context, p *experiment.Prepared, o Options, share float64) ([]FalseRow, error) {
+	if p.Tools.Conjugate == nil {
+		return nil, fmt.Errorf("coverage: no conjugate predictor for this data set; fmp train conjugate makes one")
+	}
+	var out []FalseRow
+	for _, each := range o.Calibrate {
+		out = append(out, FalseRow{Calibrate: each, Attack: "none"})
+		for _, a := range FalseAttacks {
+			for tenths := 1; tenths <= 4; tenths++ {
+				out = append(out, FalseRow{Calibrate: each, Attack: a.Name, Bad: tenths * o.Clients / 10})
+			}
+		}
+	}
+	for repeat := range o.Repeats {
+		for k, each := range o.Calibrate {
+			f := &falseRound{Options: o, p: p, each: each, share: share}
+			if err := f.draw(ctx, repeat); err != nil {
+				return nil, err
+			}
+			for i := range out {
+				if out[i].Calibrate == each {
+					if err := f.add(&out[i]); err != nil {
+						return nil, err
+					}
+				}
+			}
+			if o.Progress != nil {
+				o.Progress("rounds", repeat*len(o.Calibrate)+k+1, o.Repeats*len(o.Calibrate))
+			}
+		}
+	}
+	for i := range out {
+		r, n := &out[i], float64(o.Repeats)
+		for _, v := range []*float64{&r.Held, &r.Size, &r.LeftOut, &r.Honest, &r.PlainHeld, &r.PlainSize, &r.squares} {
+			*v /= n
+		}
+		r.HeldError = math.Sqrt(max(r.squares-r.Held*r.Held, 0) / max(n-1, 1))
+	}
+	return out, nil
+}
+
+// falseRound is a round whose clients have calibration points and new images, [clients][images], with the classifier's probabilities.
+type falseRound struct {
+	Options
+	p          *experiment.Prepared
+	each       int
+	share      float64
+	stated, on [][][]float32
+	labels, of [][]int
+}
+
+// draw draws a round. A client's first images are calibration points, the next are new, and the others are in class means.
+func (f *falseRound) draw(ctx context.Context, repeat int) error {
+	bank := f.p.Data.Clients
+	drawn, err := bank.Partition(rng.New(f.Seed, "coverage", "false", repeat), f.Clients, f.Points, f.Alpha)
+	if err != nil {
+		return err
+	}
+	var clients []*point.Set
+	for _, own := range drawn {
+		clients = append(clients, bank.Points(own[f.each+fresh:], nil))
+	}
+	means, err := f.p.Tools.Conjugate.Compress(ctx, clients)
+	if err != nil {
+		return err
+	}
+	fmp, err := posterior.New(posterior.Input{Conjugate: f.p.Tools.Conjugate, ClassMeans: means, Samples: f.Samples, Honesty: true,
+		Seed: f.Seed, Stream: fmt.Sprint("coverage/false/", repeat), Threads: f.Threads})
+	if err != nil {
+		return err
+	}
+	r, err := fmp.Sample(ctx)
+	if err != nil {
+		return err
+	}
+	f.stated, f.on, f.labels, f.of = nil, nil, nil, nil
+	for _, own := range drawn {
+		var rows []float32
+		var labels []int
+		for _, i := range own[:f.each+fresh] {
+			rows, labels = append(rows, bank.Row(i)...), append(labels, bank.Labels[i])
+		}
+		x, err := r.Rows(ctx, rows)
+		if err != nil {
+			return err
+		}
+		q, err := metric.Predict(ctx, r.Ensembles[0], x, f.Threads)
+		if err != nil {
+			return err
+		}
+		p := make([][]float32, q.N)
+		for i := range p {
+			for _, v := range q.Row(i) {
+				p[i] = append(p[i], float32(v))
+			}
+		}
+		f.stated, f.on = append(f.stated, p[:f.each]), append(f.on, p[f.each:])
+		f.labels, f.of = append(f.labels, labels[:f.each]), append(f.of, labels[f.each:])
+	}
+	return nil
+}
+
+// points returns the calibration points under an attack of the first bad clients, with the design of sets that survive bad clients.
+func (f *falseRound) points(attack string, bad int) (*conformal.Points, conformal.Design, error) {
+	x := &conformal.Points{}
+	d := conformal.Design{Clients: true, False: []int{int(f.share*float64(f.Clients) + 1e-9)}}
+	for m, own := range f.stated {
+		pass := conformal.MostPassing(f.each, f.Level)
+		for i, p := range own {
+			y := f.labels[m][i]
+			if m < bad {
+				certain := func(other int) []float32 {
+					out := make([]float32, len(p))
+					out[(y+other)%len(p)] = 1
+					return out
+				}
+				switch {
+				case attack == "wrong", attack == "half" && i < f.each/2:
+					y = (y + 1) % len(p)
+				case attack == "easy", attack == "edge" && i >= pass:
+					p = certain(0)
+				case attack == "edge":
+					p = certain(1)
+				}
+			}
+			if err := x.Add(p, y); err != nil {
+				return nil, d, err
+			}
+			d.Client = append(d.Client, m)
+		}
+	}
+	return x, d, nil
+}
+
+// add adds a repeat to a row.
+func (f *falseRound) add(to *FalseRow) error {
+	x, d, err := f.points(to.Attack, to.Bad)
+	if err != nil {
+		return err
+	}
+	classes := len(f.stated[0][0])
+	plain, err := x.Sets(conformal.Design{Clients: true}, f.Level, conformal.Probability, classes)
+	if err != nil {
+		return err
+	}
+	held, size := f.score(plain.Thresholds, to.Bad)
+	to.PlainHeld, to.PlainSize = to.PlainHeld+held, to.PlainSize+size
+	x, d, left := x.Without(d, f.Level, conformal.Probability)
+	sets, err := x.Sets(d, f.Level, conformal.Probability, classes)
+	if err != nil {
+		return err
+	}
+	held, size = f.score(sets.Thresholds, to.Bad)
+	to.Held, to.Size, to.squares = to.Held+held, to.Size+size, to.squares+held*held
+	for _, m := range left {
+		if m < to.Bad {
+			to.LeftOut += 1 / float64(to.Bad)
+		} else {
+			to.Honest += 1 / float64(f.Clients-to.Bad)
+		}
+	}
+	return nil
+}
+
+// score returns the share held and the mean size on the new images of all but the first bad clients.
+func (f *falseRound) score(thresholds []float32, bad int) (held, size float64) {
+	n := float64((f.Clients - bad) * fresh)
+	for m := bad; m < f.Clients; m++ {
+		for i, p := range f.on[m] {
+			size += float64(conformal.Probability.Size(p, thresholds)) / n
+			if in(p, f.of[m][i], thresholds) {
+				held += 1 / n
+			}
+		}
+	}
+	return held, size
+}
+
+// in reports whether a class is in the set of an image.
+func in(p []float32, y int, thresholds []float32) bool {
+	for _, v := range p {
+		if v > p[y] {
+			return p[y] >= thresholds[0]
+		}
+	}
+	return true // the most probable class always is
+}
