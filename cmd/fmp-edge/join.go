@@ -115,6 +115,9 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	if d.Privacy != nil {
 		s.Log("round %d is private: %v", d.Round, d.Privacy)
 	}
+	if !d.Withdrawal {
+		s.Log("an upload to round %d cannot be withdrawn: one noisy sum hides it among the others", d.Round)
+	}
 	c.first = &server{s, d}
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
 }

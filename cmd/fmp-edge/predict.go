@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate/wire"
 )
 
 var predictCommand = command{
@@ -37,6 +40,9 @@ disagreement of the classifier's heads (mutual information in nats).`,
 		camera := f.String("adapt", "", "folder of images without labels of the camera that took IMAGES: its shift is left out")
 		asJSON := f.Bool("json", false, "print JSON")
 		asCSV := f.Bool("csv", false, "print CSV")
+		notice := f.String("notice", "", "notice of the round's superseded versions (default: the classifier's name with .notice, if it "+
+			"is there)")
+		server := f.String("server-key", "", "public key of the round's server (base64), which must have signed the notice")
 		signerFlags(f)
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if *model == "" || len(args) != 1 {
@@ -73,6 +79,11 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			}
 			if err := checkSigned(f, *model, c.Manifest.Digest, nil); err != nil {
 				return err
+			}
+			if err := client.Heed(*model, *notice, *server); errors.Is(err, wire.ErrSuperseded) {
+				return err
+			} else if err != nil {
+				return refused("predict", err)
 			}
 			if *camera != "" {
 				if err := adapt(ctx, c, *camera, *pixels, *onBad == "skip"); err != nil {

@@ -89,6 +89,9 @@ The same images let fmp predict --error R answer only as many images as keep the
 		if r.ByClass && r.shares != "" {
 			return usageErrorf("sets --by-class hold for any --proportions: give one of the two")
 		}
+		if err := images.notice.heed(args[0]); err != nil {
+			return err
+		}
 		c, closeAll, err := openClassifier(cmd, cfg, args[0], 0)
 		if err != nil {
 			return err

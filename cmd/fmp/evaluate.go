@@ -53,6 +53,9 @@ Of a classifier with prediction sets it says how many hold the true class, with 
 		if err := s.resolve(); err != nil {
 			return err
 		}
+		if err := images.notice.heed(args[0]); err != nil {
+			return err
+		}
 		c, closeAll, err := openClassifier(cmd, cfg, args[0], level)
 		if err != nil {
 			return err

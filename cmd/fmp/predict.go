@@ -20,9 +20,11 @@ import (
 type imageFlags struct {
 	labels, onBad      string
 	skip, count, limit int
+	notice             noticeFlags
 }
 
 func (f *imageFlags) bind(cmd *cobra.Command) {
+	f.notice.bind(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.labels, "labels", "", "labels of an IDX file's images (IDX `FILE`)")
 	fl.IntVar(&f.skip, "skip", 0, "images of an IDX file to leave out at its beginning")
@@ -186,6 +188,9 @@ func newPredictCommand() *cobra.Command {
 		"in the browser; without it the page sends photographs to this program")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
+			return err
+		}
+		if err := images.notice.heed(args[0]); err != nil {
 			return err
 		}
 		if listen != "" {

@@ -64,6 +64,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newVerifyCommand(),
 		newReceiptsCommand(),
 		newServeCommand(),
+		newWithdrawCommand(),
 		newWorkerCommand(),
 		newSetupCommand(),
 		newBenchCommand(),

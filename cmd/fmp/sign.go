@@ -154,6 +154,7 @@ func makeSigner(w io.Writer, path string) error {
 func newVerifyCommand() *cobra.Command {
 	var key, bundle string
 	var asJSON bool
+	var notice noticeFlags
 	cmd := &cobra.Command{
 		Use:   "verify MODEL",
 		Short: "Verify who signed a model, and that nothing of it was changed",
@@ -162,13 +163,17 @@ key on P-256 by fmp sign or by another program (model_signing sign key). Of a fo
 its data, every file must be there, unchanged, and no other but those that the signature leaves out.
 
 A signature says who made a model. It does not say when, nor that it is the newest, nor what it is good for. Signatures with
-certificates or Sigstore identities are refused. The exit code is 0 where the signature holds and 1 where it does not.`,
+certificates or Sigstore identities are refused. The exit code is 0 where the signature holds and 1 where it does not.
+
+A file that the notice of its round names is superseded: it holds an upload that its client withdrew. It is not verified (exit code 1).`,
 		Example: `  fmp verify client.onnx --key signer.pem.pub
-  fmp verify models/ --key signer.pem.pub --signature models.sig --json`,
+  fmp verify models/ --key signer.pem.pub --signature models.sig --json
+  fmp verify classifier.onnx --key signer.pem.pub --notice round.notice --server-key "$(cat server.pub)"`,
 		Args: rangeArgs(1, 1, "MODEL"),
 	}
 	cmd.Flags().StringVar(&key, "key", "", "`FILE` of the signer's public key (PEM, P-256)")
 	cmd.Flags().StringVar(&bundle, "signature", "", "`FILE` of the signature (default MODEL.sig)")
+	notice.bind(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was verified as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if key == "" {
@@ -191,6 +196,9 @@ certificates or Sigstore identities are refused. The exit code is 0 where the si
 			return fmt.Errorf("%s: %w", bundle, err)
 		} else if err != nil {
 			return usageError(err)
+		}
+		if err := notice.heed(args[0]); err != nil {
+			return err
 		}
 		s := signed{args[0], bundle, m.Name, m.Files(), m.Digest, m.Ignored}
 		return s.print(cmd.OutOrStdout(), "verified", asJSON)

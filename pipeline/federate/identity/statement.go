@@ -26,13 +26,17 @@ type Statement struct {
 type Purpose string
 
 // Purposes: a client sends an upload; a client asks for its receipt; the server certifies that it has an upload, and since when; a worker
-// certifies that it merged a part; a server certifies that it took uploads out.
+// certifies that it merged a part; a client withdraws its upload, or the server's operator does it for a client; a server certifies
+// that it took uploads out; a server says which versions of its classifier are superseded.
 const (
-	Upload    Purpose = "upload"
-	Ask       Purpose = "ask for receipt"
-	Receipt   Purpose = "receipt"
-	Merged    Purpose = "merged part"
-	Withdrawn Purpose = "withdrawal"
+	Upload      Purpose = "upload"
+	Ask         Purpose = "ask for receipt"
+	Receipt     Purpose = "receipt"
+	Merged      Purpose = "merged part"
+	Withdraw    Purpose = "withdraw"
+	WithdrawFor Purpose = "withdraw for a client"
+	Withdrawn   Purpose = "withdrawal"
+	Noticed     Purpose = "notice"
 )
 
 // bytes returns the canonical encoding: a title and each field, strings preceded by their length, numbers as little-endian uint64;

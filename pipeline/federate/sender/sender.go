@@ -420,30 +420,58 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 
 // Receipt requests the receipt of the upload that the server holds of this client.
 func (c *Client) Receipt(ctx context.Context, d *wire.Description, key *identity.Key) (*wire.Receipt, error) {
-	signature := d.Ask(key)
 	r := &wire.Receipt{}
-	err := c.try(ctx, "asking for the receipt", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTime)
-		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+wire.ReceiptPath(d.Round, key.Name), nil)
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Authorization", wire.Authorization(signature))
-		_, reply, err := c.do(req)
-		if err != nil {
-			return err
-		}
-		return wire.Unmarshal(reply, r)
-	})
+	err := c.signed(ctx, "asking for the receipt", http.MethodGet, wire.ReceiptPath(d.Round, key.Name),
+		map[string]string{"Authorization": wire.Authorization(d.Ask(key))}, r)
 	if err != nil {
 		return nil, err
 	}
 	return r, r.Verify(d.ServerKey)
 }
 
-// SaveReceipt writes a receipt as JSON.
-func SaveReceipt(path string, r *wire.Receipt) error {
+// signed sends a request without a body until it is answered, and decodes the answer.
+func (c *Client) signed(ctx context.Context, what, method, path string, headers map[string]string, answer any) error {
+	return c.try(ctx, what, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, method, c.base+path, nil)
+		if err != nil {
+			return err
+		}
+		for name, value := range headers {
+			req.Header.Set(name, value)
+		}
+		_, reply, err := c.do(req)
+		if err != nil {
+			return err
+		}
+		return wire.Unmarshal(reply, answer)
+	})
+}
+
+// Withdraw withdraws a client's upload and returns the server's verified receipt. It may be called again, for the version that has
+// been made without it by then. A round that is closed takes withdrawals too: the client retries for [Client.Wait].
+func (c *Client) Withdraw(ctx context.Context, d *wire.Description, key *identity.Key) (*wire.Withdrawal, error) {
+	return c.withdraw(ctx, d, key.Name, d.Withdraw(key))
+}
+
+// WithdrawFor withdraws the upload of a client in the name of the server's operator, who has the server's key.
+func (c *Client) WithdrawFor(ctx context.Context, d *wire.Description, server *identity.Key, client string) (*wire.Withdrawal, error) {
+	return c.withdraw(ctx, d, client, d.WithdrawFor(server, client))
+}
+
+func (c *Client) withdraw(ctx context.Context, d *wire.Description, client string, headers map[string]string) (*wire.Withdrawal, error) {
+	c.over = time.Time{}
+	w := &wire.Withdrawal{}
+	err := c.signed(ctx, "withdrawing", http.MethodDelete, wire.UploadPath(d.Round, client), headers, w)
+	if err != nil {
+		return nil, err
+	}
+	return w, d.Gone(w, client)
+}
+
+// SaveReceipt writes a receipt, of an upload or of a withdrawal, as JSON.
+func SaveReceipt(path string, r any) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err

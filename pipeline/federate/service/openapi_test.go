@@ -80,9 +80,9 @@ func checkOpenAPI(t *testing.T, s *Server) {
 	schemas := doc.Components.Schemas.All
 	for name, v := range map[string]any{"Description": wire.Description{}, "Privacy": privacy.Budget{}, "Receipt": wire.Receipt{},
 		"Status": Status{}, "Version": struct {
-			store.Version
+			VersionStatus
 			Members []store.Member `json:"members"`
-		}{}} {
+		}{}, "Withdrawal": wire.Withdrawal{}, "Notice": wire.Notice{}, "VersionRef": wire.VersionRef{}} {
 		says := slices.Sorted(maps.Keys(schemas[name].properties(schemas)))
 		is := fields(reflect.TypeOf(v))
 		slices.Sort(is)

@@ -65,6 +65,9 @@ func (st *Status) html(joins bool) g.Node {
 			section(fmt.Sprintf("In (%d)", st.In), "Nobody yet.", list(st.Members, []g.Node{
 				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "counted"), number(h.Th, "P(honest)"),
 				h.Th(h.Class("spare"), g.Text("since")), h.Th(h.Class("spare"), g.Text("upload"))}, st.memberRow)),
+			g.If(len(st.Withdrawn) > 0, section(fmt.Sprintf("Withdrawn (%d)", len(st.Withdrawn)), "", list(st.Withdrawn, []g.Node{
+				h.Th(g.Text("client")), h.Th(g.Text("by")), h.Th(g.Text("since"))}, withdrawnRow))),
+			g.If(!st.Withdrawal, h.P(h.ID("kept"), g.Text("Uploads of this round cannot be withdrawn: its one noisy sum hides them."))),
 			section("Missing", "Nobody.", names(st.Missing)),
 			h.P(g.Text("Lists end at 1,000 clients; "), h.A(h.Href(round+"/status"), g.Text("as JSON")), g.Text(", "),
 				h.A(h.Href("/metrics"), g.Text("metrics")), g.Text(", "), h.A(h.Href("/v1/openapi.yaml"), g.Text("interface")), g.Text(".")),
@@ -98,11 +101,17 @@ func (st *Status) classifier(round string) g.Group {
 	out := g.Group{h.P(g.Textf("Version %d, made %s of %d uploads%s: ", v.Number, when(v.Time), v.Clients, images),
 		h.A(h.Href(round+"/classifier.onnx"), g.Text("classifier.onnx")), g.Textf(", %d bytes, sha256 ", v.Bytes), h.Code(g.Text(v.Digest)),
 		g.Text("."))}
+	if v.Superseded != nil {
+		out = append(out, h.P(h.Class("bad"), g.Text("It holds an upload that was withdrawn. No version has taken its place yet.")))
+	}
 	if facts := facts(v.Summary); len(facts) > 0 {
 		out = append(out, h.Table(h.Class("facts"), facts))
 	}
 	if len(st.Versions) > 1 {
-		out = append(out, h.P(g.Text("Earlier: "), g.Map(st.Versions, func(v store.Version) g.Node {
+		out = append(out, h.P(g.Text("Earlier: "), g.Map(st.Versions, func(v VersionStatus) g.Node {
+			if v.Superseded != nil && v.Superseded.Reason == withdrawn {
+				return g.Textf("%d (withdrawn) ", v.Number)
+			}
 			return g.Group{h.A(h.Href(fmt.Sprintf("%s/classifier.onnx?version=%d", round, v.Number)), g.Text(strconv.Itoa(v.Number))),
 				g.Textf(" (%d) ", v.Clients)}
 		})))
@@ -134,6 +143,10 @@ func facts(summary json.RawMessage) g.Group {
 func refusedRow(r store.Refusal) g.Node {
 	return h.Tr(h.Class("refused"), h.Td(g.Text(r.Client)), h.Td(g.Text(r.Reason)), number(h.Td, strconv.Itoa(r.Count)),
 		h.Td(h.Class("when"), g.Text(when(r.Time))))
+}
+
+func withdrawnRow(w WithdrawnStatus) g.Node {
+	return h.Tr(h.Class("gone"), h.Td(g.Text(w.Client)), h.Td(g.Text(w.By)), h.Td(h.Class("when"), g.Text(when(w.Time))))
 }
 
 func (st *Status) memberRow(m MemberStatus) g.Node {

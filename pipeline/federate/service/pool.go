@@ -34,7 +34,7 @@ func (s *Server) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if err == nil {
+			if err == nil || errors.Is(err, errWithdrawn) {
 				continue
 			}
 			s.mu.Lock()
@@ -85,6 +85,12 @@ func (s *Server) due() time.Duration {
 	if s.once() {
 		return long // the budget pays for one classifier only
 	}
+	if s.stale() { // a version that holds a withdrawn upload is not kept for an interval
+		if n >= s.Round.MinUploads {
+			return 0
+		}
+		return long
+	}
 	changed := n != len(s.weighed)
 	for client, h := range s.in {
 		if changed {
@@ -109,6 +115,13 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 		return fmt.Errorf("pooling: %w", err)
 	}
 	start := time.Now()
+	ctx, end := s.stoppable(ctx)
+	defer end(nil)
+	defer func() {
+		if errors.Is(context.Cause(ctx), errWithdrawn) && err != nil {
+			err = errWithdrawn
+		}
+	}()
 	// Pooling a round of many clients takes much more memory than the server does before and after: collect it early, and return it to
 	// the system.
 	defer debug.FreeOSMemory()
@@ -231,6 +244,11 @@ func (s *Server) publish(ctx context.Context, in inputs, made *Pooled) (v store.
 			members[i].Counted = &made.Counted[i]
 		}
 	}
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	if err := context.Cause(ctx); err != nil {
+		return v, err
+	}
 	if err := s.Store.Publish(ctx, v, made.Classifier, made.Rows, members); err != nil {
 		return v, err
 	}
@@ -239,5 +257,8 @@ func (s *Server) publish(ctx context.Context, in inputs, made *Pooled) (v store.
 	s.recall(members)
 	s.failure = ""
 	s.mu.Unlock()
-	return v, s.predictions.serve(v, made.Classifier, made.Rows)
+	if err := s.predictions.serve(v, made.Classifier, made.Rows); err != nil {
+		return v, err
+	}
+	return v, s.dropVoid(ctx)
 }

@@ -88,6 +88,8 @@ type predictor struct {
 	refuse func(w http.ResponseWriter, code, detail string, args ...any)
 	// permits reports whether a call of gRPC is a reader's.
 	permits func(r *http.Request) bool
+	// void reports whether a version holds an upload that was withdrawn.
+	void func(version int) bool
 	// arriving bounds the memory of bodies until they are whole, intake that of requests from then on, decoding that of pictures.
 	arriving, intake, decoding *intake
 
@@ -105,6 +107,7 @@ func newPredicting(all int64) *intake {
 // newPredictor returns a predictor with the bounds of one server.
 func newPredictor(eng engine.Engine, log *slog.Logger, t *trace.Tracer) *predictor {
 	p := &predictor{engine: eng, log: log, tracer: t, refuse: refuse, permits: func(*http.Request) bool { return true },
+		void:     func(int) bool { return false },
 		arriving: newPredicting(maxArriving), intake: newPredicting(maxPredicting), decoding: newPredicting(maxDecoding)}
 	p.arriving.total, p.arriving.shares = bodyTime, newShares(maxArriving/2)
 	return p
@@ -379,6 +382,9 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	err = p.run(r.Context(), &held, kind == "application/json", build, func(v store.Version, c *classify.Classifier,
 		ps []classify.Prediction) error {
 		w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
+		if p.void(v.Number) {
+			w.Header().Set("Fmp-Superseded", withdrawn)
+		}
 		out, err := classify.NewPrinter(&text, c, classify.JSON, 0)
 		if err != nil {
 			return err

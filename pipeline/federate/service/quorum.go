@@ -50,8 +50,8 @@ func (s *Server) fixQuorum(ctx context.Context) error {
 // refused. A client whose upload is refused so keeps nobody waiting until the deadline, and is in the next version once it sends
 // a good one. A round of one classifier has no next version: it waits. The caller holds mu.
 func (s *Server) answered() bool {
-	n := len(s.in)
-	if s.once() || s.Round.Quorum != 0 || n < s.Round.MinUploads {
+	n := len(s.in) + len(s.gone)
+	if s.once() || s.Round.Quorum != 0 || len(s.in) < s.Round.MinUploads {
 		return false
 	}
 	for client := range s.refused {

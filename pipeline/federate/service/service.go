@@ -83,8 +83,11 @@ type Server struct {
 	wake    chan struct{} // something arrived
 
 	mu       sync.Mutex
-	in       map[string]held // by client
-	busy     map[string]bool // clients whose upload is being accepted
+	in       map[string]held          // by client
+	gone     map[string]*store.Record // clients that withdrew: their records, without the uploads
+	dropped  map[int]bool             // of these, those of which the store has no file
+	void     map[int]time.Time        // versions that hold an upload that was withdrawn, and since when
+	busy     map[string]bool          // clients whose upload is being accepted
 	refused  map[string]store.Refusal
 	faults   map[string]*rate.Limiter // of refused uploads, by client
 	versions []store.Version
@@ -93,6 +96,9 @@ type Server struct {
 	cause    string                  // traceparent of the last request that brought an upload
 	settled  bool                    // in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	opening  sync.RWMutex
+	// publishing is held while a version is stored, and while an upload is withdrawn: no version that holds it is stored afterwards.
+	publishing sync.Mutex
+	stop       context.CancelCauseFunc // ends the pooling that is under way; nil: none is
 
 	predictions *predictor
 }
@@ -113,14 +119,19 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	c.Log = quietly(c.Log)
 	uploads := newIntake(&c.Round.Bounds, maxInFlight*int64(c.Round.Bounds.Bytes+1))
 	s := &Server{Config: c, intake: uploads, wake: make(chan struct{}, 1), in: map[string]held{},
+		gone: map[string]*store.Record{}, void: map[int]time.Time{}, dropped: map[int]bool{},
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}, faults: map[string]*rate.Limiter{}}
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
 	s.predictions = newPredictor(c.Engine, c.Log, c.Tracer)
-	s.predictions.refuse, s.predictions.permits = s.refuse, s.permits
-	for r, err := range c.Store.Records(ctx) {
+	s.predictions.refuse, s.predictions.permits, s.predictions.void = s.refuse, s.permits, s.isVoid
+	for r, err := range c.Store.All(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)
+		}
+		if r.Gone != nil {
+			s.forget(r)
+			continue
 		}
 		s.remember(r)
 	}
@@ -135,7 +146,11 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, fmt.Errorf("reading the round's state: %w", err)
 	}
 	for _, r := range refusals {
-		s.refused[r.Client] = r
+		if s.gone[r.Client] == nil {
+			s.refused[r.Client] = r
+		} else if err := c.Store.DropRefusal(ctx, r.Client); err != nil {
+			return nil, err
+		}
 	}
 	if s.versions, err = c.Store.Versions(ctx); err != nil {
 		return nil, fmt.Errorf("reading the round's state: %w", err)
@@ -146,17 +161,26 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, fmt.Errorf("reading the round's state: %w", err)
 		}
 		s.recall(members)
-		data, rows, err := c.Store.Classifier(ctx, s.versions[n-1].Number)
-		if err != nil {
-			return nil, fmt.Errorf("reading the round's state: %w", err)
-		}
-		if err := s.predictions.serve(s.versions[n-1], data, rows); err != nil {
+		if err := s.serveLast(ctx, s.versions[n-1]); err != nil {
 			return nil, err
 		}
 	}
 	c.Log.Info("round ready", "round", c.Round.Round, "graph", c.Round.Client.Digest, "clients", c.Round.Clients.Len(), "honesty",
 		*c.Round.Honesty, "private", c.Round.Privacy != nil, "in", len(s.in), "versions", len(s.versions), "deadline", c.Round.Deadline)
 	return s, nil
+}
+
+// serveLast reads the last version's classifier and serves it, unless it holds an upload that was withdrawn and is gone with it.
+func (s *Server) serveLast(ctx context.Context, last store.Version) error {
+	_, void := s.void[last.Number]
+	data, rows, err := s.Store.Classifier(ctx, last.Number)
+	if void && (errors.Is(err, store.ErrNone) || !s.enough()) {
+		return s.dropVoid(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the round's state: %w", err)
+	}
+	return errors.Join(s.predictions.serve(last, data, rows), s.dropVoid(ctx))
 }
 
 // Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks can send no more. The quorum stays as
@@ -167,12 +191,28 @@ func (s *Server) Admit(clients *identity.Roster) error {
 	}
 	s.clients.Store(clients)
 	s.Log.Info("roster read again", "clients", clients.Len(), "quorum", s.quorum)
+	if out := s.outside(clients); len(out) > 0 {
+		s.Log.Warn("clients whose uploads are in are no longer on the roster: their uploads stay in; fmp withdraw takes them out", "clients",
+			len(out), "names", out[:min(len(out), maxNamed)])
+	}
 	return nil
 }
 
 // remember adds a record to the index. The caller holds mu or has exclusive access.
 func (s *Server) remember(r *store.Record) {
 	s.in[r.Receipt.Client] = held{r.Receipt.Upload, r.Revision, r.N, r.Receipt.Time}
+}
+
+// forget takes a client that withdrew out of the index. The caller holds mu or has exclusive access.
+func (s *Server) forget(r *store.Record) {
+	delete(s.in, r.Receipt.Client)
+	delete(s.refused, r.Receipt.Client)
+	s.gone[r.Receipt.Client] = r
+	for _, v := range r.Gone.Held {
+		if since, known := s.void[v]; !known || r.Gone.Time.Before(since) {
+			s.void[v] = r.Gone.Time
+		}
+	}
 }
 
 // recall records which uploads are in the latest version.
@@ -219,9 +259,11 @@ func (s *Server) routes() []route {
 		{"GET /v1/rounds/{round}", false, s.describe},
 		{"GET /v1/rounds/{round}/graph", false, s.graph},
 		{"PUT /v1/rounds/{round}/uploads/{client}", false, s.upload},
+		{"DELETE /v1/rounds/{round}/uploads/{client}", false, s.withdraw},
 		{"GET /v1/rounds/{round}/uploads/{client}/receipt", false, s.receipt},
 		{"POST /v1/rounds/{round}/uploads/{client}/proof", false, s.peer(s.proof)},
 		{"POST /v1/rounds/{round}/sum", false, s.peer(s.sum)},
+		{"GET /v1/rounds/{round}/notice", false, s.notice},
 		{"GET /v1/rounds/{round}/status", true, s.status},
 		{"GET /v1/rounds/{round}/versions", true, s.listVersions},
 		{"GET /v1/rounds/{round}/versions/{version}", true, s.version},
@@ -267,6 +309,9 @@ var refusals = map[string]struct {
 	wire.NotYet:       {http.StatusNotFound, "No classifier yet"},
 	wire.NoVersion:    {http.StatusNotFound, "No such version"},
 	wire.OtherUpload:  {http.StatusConflict, "Another upload of this client is in"},
+	wire.Withdrawn:    {http.StatusGone, "The client withdrew"},
+	wire.NoWithdrawal: {http.StatusConflict, "Nothing can be withdrawn"},
+	wire.Superseded:   {http.StatusGone, "The version is superseded"},
 	wire.NoShare:      {http.StatusConflict, "No share of this client is there"},
 	wire.SumOpened:    {http.StatusConflict, "Another sum was opened"},
 	wire.RoundClosed:  {http.StatusGone, "The round is closed"},

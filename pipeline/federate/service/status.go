@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"net/http"
-	"slices"
 	"time"
 
 	"fmp/onnx/sorting"
@@ -25,8 +24,10 @@ type Status struct {
 	Members []MemberStatus  `json:"members"`
 	Missing []string        `json:"missing"`
 	Refused []store.Refusal `json:"refused"`
+	// Withdrawn are the clients that withdrew, at most 1,000, sorted by name.
+	Withdrawn []WithdrawnStatus `json:"withdrawn"`
 	// Versions are the versions of the classifier, the latest last; Failure says why there is no newer one, if pooling failed.
-	Versions []store.Version `json:"versions"`
+	Versions []VersionStatus `json:"versions"`
 	Failure  string          `json:"failure,omitempty"`
 }
 
@@ -46,10 +47,10 @@ type MemberStatus struct {
 // Status returns the current status of the round.
 func (s *Server) Status() Status {
 	st := Status{Description: s.description(), Clients: s.clients.Load().Len(), Quorum: s.quorum, Members: []MemberStatus{},
-		Missing: []string{}, Refused: []store.Refusal{}}
+		Missing: []string{}, Refused: []store.Refusal{}, Withdrawn: []WithdrawnStatus{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.In, st.Versions, st.Failure = len(s.in), slices.Clone(s.versions), s.failure
+	st.In, st.Versions, st.Failure = len(s.in), s.listed(), s.failure
 	for client, h := range s.in {
 		m := MemberStatus{Client: client, Time: h.time, N: h.n, Upload: h.upload}
 		if p, ok := s.weighed[client]; ok && p.Upload == h.upload {
@@ -69,10 +70,15 @@ func (s *Server) Status() Status {
 	})
 	st.Members = st.Members[:min(len(st.Members), maxListed)]
 	for _, name := range s.clients.Load().Names() {
-		if _, ok := s.in[name]; !ok && len(st.Missing) < maxListed {
+		if _, ok := s.in[name]; !ok && s.gone[name] == nil && len(st.Missing) < maxListed {
 			st.Missing = append(st.Missing, name)
 		}
 	}
+	for client, r := range s.gone {
+		st.Withdrawn = append(st.Withdrawn, WithdrawnStatus{client, r.Gone.Time, r.Gone.By})
+	}
+	sorting.By(st.Withdrawn, func(a, b WithdrawnStatus) int { return cmp.Compare(a.Client, b.Client) })
+	st.Withdrawn = st.Withdrawn[:min(len(st.Withdrawn), maxListed)]
 	for _, r := range s.refused {
 		st.Refused = append(st.Refused, r)
 	}

@@ -118,8 +118,12 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	state := s.state(a.time)
 	s.mu.Lock()
 	old, known := s.in[a.client]
+	gone := s.gone[a.client]
 	s.mu.Unlock()
 	switch {
+	case gone != nil:
+		s.refuseGone(w, gone)
+		return
 	case known && old.upload == a.digest:
 		s.again(w, r, a.client)
 		return
@@ -205,6 +209,10 @@ func (s *Server) proven(w http.ResponseWriter, r *http.Request, a arrival) (peer
 // answerTaken answers an upload of a client of whom an earlier request was stored whose reply did not arrive, here or there.
 func (s *Server) answerTaken(w http.ResponseWriter, r *http.Request, a arrival) {
 	stored, err := s.Store.Get(r.Context(), a.client)
+	if errors.Is(err, store.ErrWithdrawn) {
+		s.refuseGone(w, stored)
+		return
+	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -223,6 +231,10 @@ func (s *Server) answerTaken(w http.ResponseWriter, r *http.Request, a arrival) 
 // again returns the receipt of an upload that is in.
 func (s *Server) again(w http.ResponseWriter, r *http.Request, client string) {
 	stored, err := s.Store.Get(r.Context(), client)
+	if errors.Is(err, store.ErrWithdrawn) {
+		s.refuseGone(w, stored)
+		return
+	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -349,6 +361,10 @@ func (s *Server) receipt(w http.ResponseWriter, r *http.Request) {
 	stored, err := s.Store.Get(r.Context(), client)
 	if errors.Is(err, store.ErrNone) {
 		s.refuse(w, wire.NoReceipt, "nothing of %q is in round %d", client, s.Round.Round)
+		return
+	}
+	if errors.Is(err, store.ErrWithdrawn) {
+		s.refuseGone(w, stored)
 		return
 	}
 	if err != nil {

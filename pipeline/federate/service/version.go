@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"fmp/pipeline/federate/store"
@@ -16,22 +15,19 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	versions := slices.Clone(s.versions)
+	versions := s.listed()
 	s.mu.Unlock()
-	if versions == nil {
-		versions = []store.Version{}
-	}
 	reply(w, http.StatusOK, map[string]any{"versions": versions})
 }
 
 // find returns the version that a request names, by default the latest. If there is none, it refuses the request.
-func (s *Server) find(w http.ResponseWriter, name string) (store.Version, bool) {
+func (s *Server) find(w http.ResponseWriter, name string) (VersionStatus, bool) {
 	s.mu.Lock()
-	versions := s.versions
+	versions := s.listed()
 	s.mu.Unlock()
 	if len(versions) == 0 {
 		s.refuse(w, wire.NotYet, "round %d has no classifier yet: it is made at %d uploads, or at the deadline", s.Round.Round, s.quorum)
-		return store.Version{}, false
+		return VersionStatus{}, false
 	}
 	if name == "" {
 		return versions[len(versions)-1], true
@@ -42,7 +38,27 @@ func (s *Server) find(w http.ResponseWriter, name string) (store.Version, bool) 
 		}
 	}
 	s.refuse(w, wire.NoVersion, "version %.20q; there are 1 to %d", name, versions[len(versions)-1].Number)
-	return store.Version{}, false
+	return VersionStatus{}, false
+}
+
+// withheld refuses a request for the file of a version that holds an upload that was withdrawn, and reports whether it did. The one
+// that takes the place of the last is made at once.
+func (s *Server) withheld(w http.ResponseWriter, v VersionStatus, named bool) bool {
+	sup := v.Superseded
+	switch {
+	case sup == nil || sup.Reason != withdrawn:
+		return false
+	case named && sup.By > 0:
+		s.refuse(w, wire.Superseded, "version %d holds an upload that was withdrawn and is deleted; version %d takes its place", v.Number, sup.By)
+	case named:
+		s.refuse(w, wire.Superseded, "version %d holds an upload that was withdrawn; no version has taken its place yet", v.Number)
+	case s.enough():
+		s.refuse(w, wire.Unavailable, "version %d holds an upload that was withdrawn; the next is being made without it", v.Number)
+	default:
+		s.refuse(w, wire.NotYet, "version %d holds an upload that was withdrawn, and a classifier takes min_uploads, %d: fewer are left",
+			v.Number, s.Round.MinUploads)
+	}
+	return true
 }
 
 // version serves a version's record with the uploads in it.
@@ -60,7 +76,7 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, http.StatusOK, struct {
-		store.Version
+		VersionStatus
 		Members []store.Member `json:"members"`
 	}{v, members})
 }
@@ -79,7 +95,7 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 		name = given[0]
 	}
 	v, ok := s.find(w, name)
-	if !ok {
+	if !ok || s.withheld(w, v, name != "") {
 		return
 	}
 	s.predictions.mu.Lock()

@@ -559,6 +559,11 @@ func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows [
 	return classifier, rows, err
 }
 
+// DropClassifier deletes the files of a version, whose record and members stay.
+func (s *Store) DropClassifier(ctx context.Context, version int) error {
+	return errors.Join(s.DeleteObject(ctx, classifierName(version)), s.DeleteObject(ctx, rowsName(version)))
+}
+
 // Members returns the uploads in a version, sorted by client name.
 func (s *Store) Members(ctx context.Context, version int) ([]Member, error) {
 	data, err := s.Object(ctx, membersName(version), maxMembers)

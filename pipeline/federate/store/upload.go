@@ -25,10 +25,20 @@ type Record struct {
 	// Peer is the other server's part of the proof of a share, once the proof has been checked; only in a private round with two
 	// servers.
 	Peer []byte `json:"peer,omitempty"`
+	// Gone, if not nil, says that the upload was withdrawn: the record has no message then, and Signature is of the request to withdraw.
+	Gone *Gone `json:"gone,omitempty"`
 	// Data is the message.
 	Data []byte `json:"-"`
 	// Revision is the revision of the value in the store; it is not encoded.
 	Revision uint64 `json:"-"`
+}
+
+// Gone says when an upload was withdrawn, by whom (wire.ByClient, wire.ByOperator), and the numbers of the versions that held an upload
+// of its client.
+type Gone struct {
+	Time time.Time `json:"time"`
+	By   string    `json:"by"`
+	Held []int     `json:"held"`
 }
 
 // encode returns a line of JSON, followed by the message.
@@ -52,6 +62,9 @@ func decodeRecord(value []byte) (*Record, error) {
 	return r, nil
 }
 
+// ErrWithdrawn means that the client withdrew its upload.
+var ErrWithdrawn = errors.New("the client withdrew its upload")
+
 // ErrTaken means that another record of this client exists.
 var ErrTaken = errors.New("another upload of this client is there")
 
@@ -62,7 +75,11 @@ func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 	if err != nil {
 		return err
 	}
-	err = s.write(ctx, max(int64(len(value)), s.largest), func(ctx context.Context) (err error) {
+	room := max(int64(len(value)), s.largest)
+	if r.Gone != nil { // it frees space
+		room = int64(len(value))
+	}
+	err = s.write(ctx, room, func(ctx context.Context) (err error) {
 		if revision == 0 {
 			r.Revision, err = s.uploads.Create(ctx, key(r.Receipt.Client), value)
 		} else {
@@ -80,7 +97,21 @@ func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 	return nil
 }
 
-// Get returns a client's record; ErrNone if there is none.
+// Withdraw puts the note of a withdrawal in place of a record, whose message is gone with it.
+func (s *Store) Withdraw(ctx context.Context, r *Record, g Gone, signature []byte) error {
+	r.Gone, r.Data, r.Signature = &g, nil, signature
+	return s.Put(ctx, r, r.Revision)
+}
+
+// DropRefusal deletes a client's refused upload, if there is one.
+func (s *Store) DropRefusal(ctx context.Context, client string) error {
+	if err := s.refused.Purge(ctx, key(client)); err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return fmt.Errorf("store: removing the refused upload of %q: %w", client, err)
+	}
+	return nil
+}
+
+// Get returns a client's record; ErrNone if there is none. Of an upload that was withdrawn it returns the record and ErrWithdrawn.
 func (s *Store) Get(ctx context.Context, client string) (*Record, error) {
 	e, err := s.uploads.Get(ctx, key(client))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -94,11 +125,25 @@ func (s *Store) Get(ctx context.Context, client string) (*Record, error) {
 		return nil, err
 	}
 	r.Revision = e.Revision()
+	if r.Gone != nil {
+		return r, fmt.Errorf("store: client %q: %w", client, ErrWithdrawn)
+	}
 	return r, nil
 }
 
-// Records iterates over all records, in no particular order.
+// Records iterates over the records of uploads that are in, in no particular order.
 func (s *Store) Records(ctx context.Context) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		for r, err := range s.All(ctx) {
+			if (err != nil || r.Gone == nil) && !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// All iterates over all records, those of withdrawn uploads too, in no particular order.
+func (s *Store) All(ctx context.Context) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		for e, err := range each(ctx, s.uploads) {
 			var r *Record

@@ -64,6 +64,9 @@ type Description struct {
 	// Honesty says whether clients are weighted by how well the others predict them, which requires individual uploads without noise:
 	// false in private rounds.
 	Honesty bool `json:"honesty"`
+	// Withdrawal says whether a client may withdraw its upload, at any time: false where servers add the noise, as the one sum that
+	// they open hides single uploads, and another without one of them would reveal it.
+	Withdrawal bool `json:"withdrawal"`
 	// Privacy is the privacy budget of every upload of a private round; nil in other rounds.
 	Privacy *privacy.Budget `json:"privacy,omitempty"`
 	// Server is the role of this server in a private round with two servers, "leader" or "helper"; empty in other rounds.
@@ -111,6 +114,9 @@ func (d *Description) Check() error {
 		if err := d.Privacy.Check(); err != nil {
 			return fmt.Errorf("the round's description: %w", err)
 		}
+	}
+	if hidden := d.Privacy != nil && d.Privacy.Noise != privacy.Local; hidden && d.Withdrawal {
+		return fmt.Errorf("the round's description says that uploads can be withdrawn, and its noise is %s, where they cannot", d.Privacy.Noise)
 	}
 	if two := d.Privacy != nil && d.Privacy.Noise == privacy.TwoServers; two != (d.Server == Leader || d.Server == Helper) {
 		return fmt.Errorf("the round's description says that its server is %.20q, with privacy %v; want %s or %s where there are two, and "+
@@ -247,6 +253,9 @@ const (
 	NotYet       = "not-yet"       // 404: there is no classifier yet
 	NoVersion    = "no-version"    // 404: no such version of the classifier
 	OtherUpload  = "other-upload"  // 409: the server holds another upload of this client
+	Withdrawn    = "withdrawn"     // 410: the client withdrew; nothing of it is taken in this round again
+	NoWithdrawal = "no-withdrawal" // 409: sums hide the uploads of this round
+	Superseded   = "superseded"    // 410: the version holds an upload that was withdrawn
 	NoShare      = "no-share"      // 409: the helper has no share of this client, or a different one
 	SumOpened    = "sum-opened"    // 409: the helper has released its share of the sum of other clients
 	RoundClosed  = "round-closed"  // 410

@@ -49,8 +49,8 @@ func (q *Queue) Merge(ctx context.Context, members []store.Member) (whole *merge
 		}
 		rest = rest[1:]
 	}
-	if len(rest) == 0 {
-		return m.Part(), nil, nil
+	if len(rest) == 0 { // an attempt that ended midway may have left parts, with uploads that were withdrawn since
+		return m.Part(), nil, q.sweep(ctx)
 	}
 	of := merging{Server: q.Server, Limit: merge.Key(q.job.Round, q.job.Graph, rest[0].Client)}
 	if !q.job.Options.Trust {

@@ -439,7 +439,7 @@ function showSend(fault) {
   if (state.receipt) { showReceipt(); return; }
   const closed = state.round?.state === 'closed';
   show('send', fault,
-    state.round ? el('p', {}, `It goes to ${location.host} once, signed with your key. ${state.round.replace ? 'Until the deadline another may replace it.' : 'It cannot be replaced.'}`)
+    state.round ? el('p', {}, `It goes to ${location.host} once, signed with your key. ${state.round.replace ? 'Until the deadline another may replace it.' : 'It cannot be replaced.'} ${state.round.withdrawal ? 'It can be withdrawn at any time, with the file of your key (fmp-edge withdraw).' : 'It cannot be withdrawn: one noisy sum hides it among the others.'}`)
       : el('p', {}, 'Save it, and bring it to the people of the round: fmp pool reads it.'),
     el('div', { class: 'buttons' }, state.round && !closed && el('button', { type: 'button', id: 'send-upload', onclick: send }, `Send ${bytes(state.upload.length)}`), saveButton()));
 }

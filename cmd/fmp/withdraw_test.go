@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fmp/models"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/sender"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/merge"
+)
+
+// edge runs fmp-edge.
+func (f *federation) edge(args ...string) (int, string) {
+	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), args...)
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		return -1, err.Error()
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// TestWithdrawServed: a client withdraws from a served round and the server is killed (-9) before it has made the next version: that one
+// is, to the byte, the classifier of a round that the client never took part in, as is the one with a late client, and the one from which
+// the operator takes that client out again. What the old version's notice says stops its use.
+func TestWithdrawServed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs the programs")
+	}
+	f := newFederation(t, 4, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nrebuild_interval: 1s\nsamples: 40\n")
+	join := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if code, out := f.join(f.address, name); code != 0 {
+				t.Fatalf("%s: exit code %d: %s", name, code, out)
+			}
+		}
+	}
+	f.serve("--state", f.path("never"))
+	join("c000", "c002")
+	never := f.published(1)
+	join("c003")
+	late := f.published(2)
+	f.kill()
+
+	f.write("round.yaml", bytes.Replace(read(t, f.path("round.yaml")), []byte("quorum: 2"), []byte("quorum: 3"), 1))
+	f.serve("--state", f.path("gone"))
+	join("c000", "c001", "c002")
+	f.write("classifier.onnx", f.published(1))
+	withdraw := []string{"withdraw", "http://" + f.address, "--key", f.path("keys/c001.key")}
+	if code, out := f.edge(withdraw...); code != 0 || !strings.Contains(out, "held by:   1 versions") || !strings.Contains(out, "remains:") {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	f.kill()
+	f.serve("--state", f.path("gone"))
+	if !bytes.Equal(f.published(2), never) {
+		t.Error("after a withdrawal and a kill the classifier is not the one that the client never took part in")
+	}
+	if code, out := f.edge(withdraw...); code != 0 || !strings.Contains(out, "version 2, sha256 "+models.DigestBytes(never)) {
+		t.Errorf("the receipt afterwards: exit code %d: %s", code, out)
+	}
+	var w wire.Withdrawal
+	key := f.status().ServerKey
+	if err := json.Unmarshal(read(t, f.path("keys/c001.7.withdrawal.json")), &w); err != nil || w.Verify(key) != nil || w.Without == nil {
+		t.Errorf("receipt %+v: %v", w, err)
+	}
+	if code, out := f.join(f.address, "c001"); code != 1 || !strings.Contains(out, "withdrew its upload") {
+		t.Errorf("a client that withdrew joins: exit code %d: %s", code, out)
+	}
+	join("c003")
+	if !bytes.Equal(f.published(3), late) {
+		t.Error("with a late client the classifier is not the pool of all")
+	}
+	if out := f.fmp("withdraw", "http://"+f.address, "c003", "--key", f.path("gone/server.key")); !strings.Contains(out, "by the operator") {
+		t.Errorf("the operator's withdrawal: %s", out)
+	}
+	if !bytes.Equal(f.published(4), never) {
+		t.Error("the operator's withdrawal gives another classifier")
+	}
+	f.heeded(key)
+}
+
+// heeded checks that classifier.onnx, which the served notice names, is not used, and the last version is.
+func (f *federation) heeded(key string) {
+	t := f.t
+	t.Helper()
+	_, notice := f.get(wire.NoticePath(7))
+	f.write("classifier.onnx.notice", notice)
+	f.write("forged.notice", bytes.Replace(notice, []byte(`"version":1`), []byte(`"version":2`), 1))
+	f.write("last.onnx", f.published(4))
+	f.fmp("sign", "--new-key", f.path("signer.pem"))
+	for _, name := range []string{"classifier.onnx", "last.onnx"} {
+		f.fmp("sign", f.path(name), "--key", f.path("signer.pem"))
+	}
+	other, err := identity.New("another server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := f.path("images/c002/3/0.png")
+	for _, c := range []struct {
+		program string
+		args    []string
+		code    int
+		want    string
+	}{
+		{"fmp", []string{"predict", "classifier.onnx", image}, 1, "holds an upload that was withdrawn"},
+		{"fmp", []string{"verify", "classifier.onnx", "--key", "signer.pem.pub"}, 1, "take version 4"},
+		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image}, 1, "holds an upload that was withdrawn"},
+		{"fmp", []string{"predict", "last.onnx", image, "--notice", "classifier.onnx.notice", "--server-key", key}, 0, ""},
+		{"fmp", []string{"verify", "last.onnx", "--key", "signer.pem.pub", "--notice", "classifier.onnx.notice"}, 0, ""},
+		{"fmp-edge", []string{"predict", "--model", "last.onnx", image, "--notice", "classifier.onnx.notice"}, 0, ""},
+		{"fmp", []string{"predict", "last.onnx", image, "--notice", "forged.notice"}, 2, "not signed"},
+		{"fmp", []string{"predict", "last.onnx", image, "--notice", "classifier.onnx.notice", "--server-key", other.PublicText()}, 2,
+			"not signed"},
+		{"fmp", []string{"predict", "last.onnx", image, "--server-key", key}, 3, "notice"},
+		{"fmp-edge", []string{"predict", "--model", "last.onnx", image, "--notice", "missing"}, 3, "notice"},
+	} {
+		cmd := exec.Command(filepath.Join(f.bin, c.program), c.args...)
+		cmd.Dir = f.dir
+		if c.program == "fmp" && c.args[0] == "predict" {
+			cmd.Args = append(cmd.Args, "--engine.name", "pure")
+		}
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s %v: exit code %d: %s; want %d with %q", c.program, c.args, code, out, c.code, c.want)
+		}
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// mergedRound is a served round whose uploads a worker merges, more of them than a sample holds.
+type mergedRound struct {
+	t        *testing.T
+	ctx      context.Context
+	dir      string
+	load     servedLoad
+	requests [][]loadRequest
+	queue    []string
+	url      string
+	kill     func()
+}
+
+func newMergedRound(ctx context.Context, t *testing.T, clients int, quorum int) *mergedRound {
+	t.Helper()
+	r := &mergedRound{t: t, ctx: ctx, dir: t.TempDir(), load: servedLoad{Clients: clients, Parallel: 32, Workers: 1}}
+	var err error
+	if r.requests, err = r.load.prepare(ctx, r.dir, false, true); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(r.dir, "round.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(read(t, file), "quorum: %d\nsamples: 5\nrebuild_interval: 1s\n", quorum), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r.queue, err = loadQueue(r.dir); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	t.Cleanup(func() { r.kill() })
+	return r
+}
+
+func (r *mergedRound) start() {
+	r.t.Helper()
+	var err error
+	args := append([]string{"--round", filepath.Join(r.dir, "round.yaml"), "--merge", "--nats-listen"}, r.queue...)
+	if r.url, r.kill, err = startServer(r.ctx, r.dir, args); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *mergedRound) send(requests [][]loadRequest) {
+	r.t.Helper()
+	if err := r.load.send(r.ctx, http.DefaultClient, [2]string{loadLeader: r.url}, requests); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// client is the name of the client of a request.
+func (r *mergedRound) client(i int) string {
+	return strings.TrimPrefix(r.requests[i][0].path, wire.UploadPath(benchRound, ""))
+}
+
+// places returns the requests of the clients with the lowest key, which the sample keeps whole, and with the highest, which is summed.
+func (r *mergedRound) places() (kept, summed int) {
+	graph := models.DigestBytes(read(r.t, filepath.Join(r.dir, "client.onnx")))
+	key := func(i int) []byte { return merge.Key(benchRound, graph, r.client(i)) }
+	for i := range r.requests {
+		if slices.Compare(key(i), key(kept)) < 0 {
+			kept = i
+		}
+		if slices.Compare(key(i), key(summed)) > 0 {
+			summed = i
+		}
+	}
+	return kept, summed
+}
+
+// merged starts a worker, waits for the last version, and kills the worker.
+func (r *mergedRound) merged() []byte {
+	r.t.Helper()
+	stop, err := r.load.startWorkers(r.ctx, r.dir, r.queue)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer stop()
+	if err := waitPooled(r.ctx, http.DefaultClient, r.url); err != nil {
+		r.t.Fatalf("%v: %s", err, tail(filepath.Join(r.dir, "server.log")))
+	}
+	code, data := (&federation{t: r.t, scheme: "http", address: strings.TrimPrefix(r.url, "http://")}).get(wire.RoundPath(benchRound) +
+		"/classifier.onnx")
+	if code != http.StatusOK {
+		r.t.Fatalf("%d %s", code, data)
+	}
+	return data
+}
+
+// TestWithdrawMerged: where workers merge the uploads, and the server is killed (-9) after a withdrawal, the next version is, to the byte,
+// that of a round in which the client never took part: one whose upload the sample keeps whole, and one whose upload was summed.
+func TestWithdrawMerged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs servers and workers")
+	}
+	const clients = 840 // some more than a sample holds
+	t.Setenv(programEnv, "1")
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	with := newMergedRound(ctx, t, clients, clients)
+	kept, summed := with.places()
+	never := newMergedRound(ctx, t, clients, clients-2)
+	never.send(slices.DeleteFunc(slices.Clone(never.requests), func(q []loadRequest) bool {
+		return q[0].path == with.requests[kept][0].path || q[0].path == with.requests[summed][0].path
+	}))
+	want := never.merged()
+	with.send(with.requests)
+	if bytes.Equal(with.merged(), want) {
+		t.Fatal("two clients make no difference")
+	}
+	key, err := identity.Load(filepath.Join(with.dir, "state", "server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{summed, kept} {
+		s, err := sender.New(with.url, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := s.Describe(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := s.WithdrawFor(ctx, d, key, with.client(i))
+		if err != nil || w.HeldVersions != 1 || w.Without != nil {
+			t.Fatalf("%+v: %v", w, err)
+		}
+		with.kill()
+		with.start()
+	}
+	if !bytes.Equal(with.merged(), want) {
+		t.Error("after withdrawals and kills the merged classifier is not the one that the clients never took part in")
+	}
+}

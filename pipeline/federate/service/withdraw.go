@@ -1,0 +1,313 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+)
+
+// errWithdrawn means that an upload was withdrawn while it was pooled: the result holds it and is thrown away.
+var errWithdrawn = errors.New("an upload was withdrawn meanwhile")
+
+// maxNamed is the maximum number of clients that one line of the log names.
+const maxNamed = 20
+
+// stoppable returns a context that the withdrawal of an upload ends.
+func (s *Server) stoppable(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, stop := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop = stop
+	return ctx, stop
+}
+
+// stale reports whether the last version holds an upload that was withdrawn. The caller holds mu.
+func (s *Server) stale() bool {
+	if len(s.versions) == 0 {
+		return false
+	}
+	_, void := s.void[s.versions[len(s.versions)-1].Number]
+	return void
+}
+
+// isVoid reports whether a version holds an upload that was withdrawn.
+func (s *Server) isVoid(version int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, void := s.void[version]
+	return void
+}
+
+// enough reports whether as many uploads are in as a classifier takes.
+func (s *Server) enough() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.in) >= s.Round.MinUploads
+}
+
+// outside returns the clients whose uploads are in and that a roster lacks, sorted.
+func (s *Server) outside(clients *identity.Roster) (out []string) {
+	names := clients.Names()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for client := range s.in {
+		if _, on := slices.BinarySearch(names, client); !on {
+			out = append(out, client)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// withdraw deletes a client's upload, for good: nothing of the client is taken in this round again, not even the same upload, which
+// somebody else may have kept. The request is signed by the client or by the server's operator, for the upload's digest (If-Match) or
+// for any.
+func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	client, by, signature, ok := s.withdrawer(w, r)
+	if !ok {
+		return
+	}
+	if s.once() {
+		s.refuse(w, wire.NoWithdrawal, "round %d hides single uploads in one noisy sum: another sum without one of them would reveal it, and "+
+			"spend the budget again; its description said so before anybody joined", s.Round.Round)
+		return
+	}
+	if !s.take(client) {
+		s.refuse(w, wire.TooMany, "an upload of %q is being taken", client)
+		return
+	}
+	defer s.release(client)
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	stored, err := s.Store.Get(r.Context(), client)
+	digest := strings.Trim(r.Header.Get("If-Match"), `"`)
+	switch again := errors.Is(err, store.ErrWithdrawn); {
+	case errors.Is(err, store.ErrNone):
+		s.refuse(w, wire.NoReceipt, "nothing of %q is in round %d", client, s.Round.Round)
+		return
+	case err != nil && !again:
+		s.fail(w, r, err)
+		return
+	case digest != wire.Any && digest != stored.Receipt.Upload:
+		s.refuse(w, wire.OtherUpload, "the upload of %q has sha256 %s; If-Match says %.80q", client, stored.Receipt.Upload, digest)
+		return
+	case !again:
+		if err := s.takeOut(r.Context(), stored, by, signature); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+	}
+	reply(w, http.StatusOK, s.withdrawal(stored))
+}
+
+// withdrawer returns the client in a request's path and who asks for the withdrawal of its upload. It refuses a request that neither the
+// client nor the operator signed; names on the roster and others take the same time.
+func (s *Server) withdrawer(w http.ResponseWriter, r *http.Request) (client, by string, signature []byte, ok bool) {
+	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
+		s.refuse(w, wire.NoKey, "give the header Authorization: %s SIGNATURE, as fmp-edge withdraw does with --key", wire.Scheme)
+		return client, by, nil, false
+	}
+	match := r.Header.Get("If-Match")
+	digest := strings.Trim(match, `"`)
+	if digest == "" {
+		s.refuse(w, wire.BadRequest, "give the header If-Match: %q, the sha256 of the upload that is withdrawn", "SHA256")
+		return client, by, nil, false
+	}
+	client = r.PathValue("client")
+	statement := identity.Statement{Purpose: identity.Withdraw, Server: s.Key.PublicText(), Round: s.Round.Round, Client: client,
+		Graph: s.Round.Client.Digest, Content: digest}
+	own := s.clients.Load().Verify(statement, signature)
+	statement.Purpose = identity.WithdrawFor
+	operator := identity.Verify(s.Key.Public(), statement, signature)
+	switch {
+	case operator:
+		return client, wire.ByOperator, signature, true
+	case own:
+		return client, wire.ByClient, signature, true
+	}
+	s.refuse(w, wire.WrongKey, "neither client %.128q of the roster of round %d nor the server's operator made this signature for this "+
+		"server, the round's graph and the upload %.80q", client, s.Round.Round, digest)
+	return client, by, nil, false
+}
+
+// takeOut deletes a stored upload, and stops the use of versions that hold it. The caller holds publishing.
+func (s *Server) takeOut(ctx context.Context, stored *store.Record, by string, signature []byte) error {
+	client := stored.Receipt.Client
+	held, err := s.holding(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := s.Store.Withdraw(ctx, stored, store.Gone{Time: s.Now().UTC(), By: by, Held: held}, signature); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.forget(stored)
+	if s.stop != nil {
+		s.stop(errWithdrawn)
+	}
+	left := len(s.in)
+	s.mu.Unlock()
+	s.Log.Info("upload withdrawn", "client", client, "upload", stored.Receipt.Upload, "by", by, "versions", held, "in", left)
+	err = s.Store.DropRefusal(ctx, client)
+	if left < s.Round.MinUploads { // no version can take the place of the last
+		s.predictions.close()
+		err = errors.Join(err, s.dropVoid(ctx))
+	}
+	if err != nil { // the withdrawal stands; the next start of the server, or the next version, tries again
+		s.Log.Error("not all that a withdrawn upload was in could be deleted yet", "client", client, "error", err)
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// holding returns the numbers of the versions that hold an upload of a client.
+func (s *Server) holding(ctx context.Context, client string) (held []int, err error) {
+	s.mu.Lock()
+	versions := s.versions
+	s.mu.Unlock()
+	for _, v := range versions {
+		members, err := s.Store.Members(ctx, v.Number)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(members, func(m store.Member) bool { return m.Client == client }) {
+			held = append(held, v.Number)
+		}
+	}
+	return held, nil
+}
+
+// dropVoid deletes the files of versions that hold a withdrawn upload, but of the last while the next is made.
+func (s *Server) dropVoid(ctx context.Context) error {
+	keep := 0
+	s.mu.Lock()
+	if s.stale() && len(s.in) >= s.Round.MinUploads {
+		keep = s.versions[len(s.versions)-1].Number
+	}
+	var drop []int
+	for v := range s.void {
+		if v != keep && !s.dropped[v] {
+			drop = append(drop, v)
+		}
+	}
+	s.mu.Unlock()
+	for _, v := range drop {
+		if err := s.Store.DropClassifier(ctx, v); err != nil {
+			return fmt.Errorf("version %d, which is superseded: %w", v, err)
+		}
+		s.mu.Lock()
+		s.dropped[v] = true
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// latest returns the last version if it holds no withdrawn upload; nil if there is none. The caller holds mu.
+func (s *Server) latest() *wire.VersionRef {
+	if len(s.versions) == 0 || s.stale() {
+		return nil
+	}
+	v := s.versions[len(s.versions)-1]
+	return &wire.VersionRef{Version: v.Number, SHA256: v.Digest}
+}
+
+// refs returns the versions of the given numbers.
+func (s *Server) refs(numbers []int) []wire.VersionRef {
+	out := []wire.VersionRef{}
+	for _, n := range numbers {
+		out = append(out, wire.VersionRef{Version: n, SHA256: s.versions[n-1].Digest})
+	}
+	return out
+}
+
+// withdrawal returns the signed receipt of a withdrawal, as things stand now.
+func (s *Server) withdrawal(r *store.Record) *wire.Withdrawal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := r.Gone.Held
+	out := &wire.Withdrawal{Round: s.Round.Round, Client: r.Receipt.Client, Graph: r.Receipt.Graph, Upload: r.Receipt.Upload,
+		Time: r.Gone.Time, By: r.Gone.By, HeldVersions: len(held), Held: s.refs(held[max(0, len(held)-wire.MaxHeld):]),
+		Without: s.latest(), Remains: wire.Remains(len(held))}
+	out.Sign(s.Key)
+	return out
+}
+
+// refuseGone says that nothing more of a client is taken.
+func (s *Server) refuseGone(w http.ResponseWriter, r *store.Record) {
+	s.refuse(w, wire.Withdrawn, "%q withdrew its upload at %s: nothing of it is taken in round %d again", r.Receipt.Client,
+		r.Gone.Time.Format(time.RFC3339), s.Round.Round)
+}
+
+// notice serves the signed list of the versions that nobody should use any more.
+func (s *Server) notice(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	s.mu.Lock()
+	n := &wire.Notice{Round: s.Round.Round, Graph: s.Round.Client.Digest, Time: s.Now().UTC(), Superseded: []wire.VersionRef{},
+		Latest: s.latest()}
+	for i, v := range s.versions {
+		if _, void := s.void[i+1]; void {
+			n.Superseded = append(n.Superseded, wire.VersionRef{Version: v.Number, SHA256: v.Digest})
+		}
+	}
+	s.mu.Unlock()
+	n.Sign(s.Key)
+	reply(w, http.StatusOK, n)
+}
+
+// withdrawn is the reason of a version that holds an upload that was withdrawn.
+const withdrawn = "withdrawal"
+
+// Superseded says why a version is not the one to use, since when, and which one is; By is 0 while there is none.
+type Superseded struct {
+	// Reason is "withdrawal": it holds an upload that was withdrawn, and nobody should use it; or "uploads": a later one holds more.
+	Reason string    `json:"reason"`
+	Time   time.Time `json:"time"`
+	By     int       `json:"by"`
+}
+
+// VersionStatus is a version as it is listed.
+type VersionStatus struct {
+	store.Version
+	Superseded *Superseded `json:"superseded,omitempty"`
+}
+
+// listed returns the versions as they are listed. The caller holds mu.
+func (s *Server) listed() []VersionStatus {
+	out := make([]VersionStatus, len(s.versions))
+	by := 0
+	if v := s.latest(); v != nil {
+		by = v.Version
+	}
+	for i, v := range s.versions {
+		out[i].Version = v
+		if since, void := s.void[v.Number]; void {
+			out[i].Superseded = &Superseded{withdrawn, since, by}
+		} else if i+1 < len(s.versions) {
+			out[i].Superseded = &Superseded{"uploads", s.versions[i+1].Time, by}
+		}
+	}
+	return out
+}
+
+// WithdrawnStatus is a client that withdrew.
+type WithdrawnStatus struct {
+	Client string    `json:"client"`
+	Time   time.Time `json:"time"`
+	By     string    `json:"by"`
+}

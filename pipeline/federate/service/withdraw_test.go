@@ -1,0 +1,312 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/pool"
+)
+
+// delete asks for the withdrawal of a client's upload, changed before it is sent.
+func (f *fixture) delete(client, upload string, key *identity.Key, change func(*identity.Statement)) (int, []byte) {
+	f.t.Helper()
+	s := identity.Statement{Purpose: identity.Withdraw, Server: f.key.PublicText(), Round: 3, Client: client, Graph: f.round.Client.Digest,
+		Content: upload}
+	if change != nil {
+		change(&s)
+	}
+	return f.request("DELETE", wire.UploadPath(3, client), nil, func(r *http.Request) {
+		r.Header.Set("If-Match", `"`+upload+`"`)
+		r.Header.Set("Authorization", wire.Authorization(key.Sign(s)))
+	})
+}
+
+// gone withdraws a client's upload and checks the receipt.
+func (f *fixture) gone(client string, upload []byte) wire.Withdrawal {
+	f.t.Helper()
+	status, data := f.delete(client, digestOf(upload), f.keys[client], nil)
+	var w wire.Withdrawal
+	if err := json.Unmarshal(data, &w); err != nil || status != http.StatusOK {
+		f.t.Fatalf("%s withdraws: %d %s", client, status, data)
+	}
+	d := f.srv.description()
+	if err := d.Gone(&w, client); err != nil || w.Upload != digestOf(upload) {
+		f.t.Error(err)
+	}
+	for _, change := range []func(*wire.Withdrawal){func(w *wire.Withdrawal) { w.Held = nil }, func(w *wire.Withdrawal) { w.Remains = nil },
+		func(w *wire.Withdrawal) { w.By = wire.ByOperator }, func(w *wire.Withdrawal) { w.Time = w.Time.Add(1) }} {
+		other := w
+		if change(&other); len(w.Held) > 0 && d.Gone(&other, client) == nil {
+			f.t.Errorf("a receipt that was changed holds: %+v", other)
+		}
+	}
+	return w
+}
+
+func (f *fixture) pool() {
+	f.t.Helper()
+	if err := f.srv.Pool(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) classifier(query string) (int, []byte) {
+	f.t.Helper()
+	return f.request("GET", wire.RoundPath(3)+"/classifier.onnx"+query, nil, reader)
+}
+
+func (f *fixture) notices() *wire.Notice {
+	f.t.Helper()
+	status, data := f.request("GET", wire.NoticePath(3), nil, nil)
+	n, err := wire.ReadNotice(data, f.key.PublicText())
+	if err != nil || status != 200 {
+		f.t.Fatalf("notice: %d %s: %v", status, data, err)
+	}
+	return n
+}
+
+// TestWithdraw: after a withdrawal, over a restart between the request and the new version, the classifier is the one that the client
+// never took part in; earlier versions are handed out no more, and a late client's is the pool of all.
+func TestWithdraw(t *testing.T) {
+	apart := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1h\n")
+	f := newFixture(t, "quorum: 3\naccept_late: true\nrebuild_interval: 1h\n")
+	uploads := map[string][]byte{}
+	for _, c := range []string{"a", "b", "c"} {
+		uploads[c] = f.made(c, 1, nil)
+		f.put(c, uploads[c])
+		if c != "b" {
+			apart.put(c, uploads[c])
+		}
+	}
+	f.pool()
+	apart.pool()
+	_, with := f.classifier("")
+	_, want := apart.classifier("")
+	if bytes.Equal(with, want) {
+		t.Fatal("the pools are one")
+	}
+	if n := f.notices(); len(n.Superseded) != 0 || n.Latest == nil || n.Heed(n.Latest.SHA256) != nil {
+		t.Errorf("before the withdrawal: %+v", n)
+	}
+	w := f.gone("b", uploads["b"])
+	if w.Without != nil || w.HeldVersions != 1 || w.Held[0] != (wire.VersionRef{Version: 1, SHA256: digestOf(with)}) || len(w.Remains) < 4 {
+		t.Errorf("receipt %+v", w)
+	}
+	if status, data := f.classifier(""); status != http.StatusServiceUnavailable {
+		t.Errorf("the classifier meanwhile: %d %s", status, data)
+	}
+	if status, data := f.classifier("?version=1"); status != http.StatusGone || code(t, data) != wire.Superseded {
+		t.Errorf("version 1: %d %s", status, data)
+	}
+	f.stop()
+	f.start()
+	if d := f.srv.due(); d > 0 {
+		t.Errorf("after a withdrawal the next version is due in %v", d)
+	}
+	f.pool()
+	if status, got := f.classifier(""); status != 200 || !bytes.Equal(got, want) {
+		t.Errorf("%d: the classifier is not the one that b never took part in", status)
+	}
+	if d := f.srv.due(); d < time.Minute {
+		t.Errorf("due again in %v", d)
+	}
+	if status, _ := f.delete("b", wire.Any, f.keys["b"], nil); status != http.StatusOK {
+		t.Errorf("whatever b has sent: %d", status)
+	}
+	if again := f.gone("b", uploads["b"]); again.Without == nil || *again.Without != (wire.VersionRef{Version: 2, SHA256: digestOf(want)}) {
+		t.Errorf("asked again: %+v", again)
+	}
+	n := f.notices()
+	if len(n.Superseded) != 1 || n.Heed(digestOf(with)) == nil || n.Heed(strings.ToUpper(digestOf(with))) == nil ||
+		n.Heed(digestOf(want)) != nil || n.Latest.Version != 2 {
+		t.Errorf("notice %+v", n)
+	}
+	if _, _, err := f.store.Classifier(t.Context(), 1); err == nil {
+		t.Error("the file of version 1 is still stored")
+	}
+	for r, err := range f.store.All(t.Context()) {
+		if err != nil || r.Receipt.Client == "b" && len(r.Data) > 0 {
+			t.Errorf("the upload of b is still stored: %v", err)
+		}
+	}
+	if status, data := f.put("b", uploads["b"]); status != http.StatusGone || code(t, data) != wire.Withdrawn {
+		t.Errorf("b again: %d %s", status, data)
+	}
+	if status, data := f.put("b", f.made("b", 2, nil)); status != http.StatusGone {
+		t.Errorf("b with another upload: %d %s", status, data)
+	}
+	late := f.made("d/e f", 1, nil)
+	f.pass(3 * time.Hour)
+	apart.pass(3 * time.Hour)
+	for _, g := range []*fixture{f, apart} {
+		if status, data := g.put("d/e f", late); status != http.StatusCreated {
+			t.Fatalf("late: %d %s", status, data)
+		}
+		g.pool()
+	}
+	_, got := f.classifier("")
+	if _, want := apart.classifier(""); !bytes.Equal(got, want) {
+		t.Error("with a late client the classifier is not the pool of all")
+	}
+	var listed struct{ Versions []VersionStatus }
+	_, data := f.request("GET", wire.RoundPath(3)+"/versions", nil, reader)
+	if err := json.Unmarshal(data, &listed); err != nil || len(listed.Versions) != 3 || listed.Versions[0].Superseded.Reason != "withdrawal" ||
+		listed.Versions[1].Superseded.Reason != "uploads" || listed.Versions[1].Superseded.By != 3 || listed.Versions[2].Superseded != nil {
+		t.Errorf("versions: %s", data)
+	}
+	_, metrics := f.request("GET", "/metrics", nil, reader)
+	for _, want := range []string{"fmp_withdrawals 1", "fmp_versions_superseded 1", "fmp_superseded_latest 0"} {
+		if !bytes.Contains(metrics, []byte("\n"+want+"\n")) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	st := f.srv.Status()
+	if len(st.Withdrawn) != 1 || st.Withdrawn[0].Client != "b" || slices.Contains(st.Missing, "b") {
+		t.Errorf("status %+v", st)
+	}
+	if _, page := f.request("GET", "/", nil, reader); !bytes.Contains(page, []byte("Withdrawn (1)")) ||
+		!bytes.Contains(page, []byte("1 (withdrawn)")) {
+		t.Errorf("page %s", page)
+	}
+}
+
+// TestWithdrawMeanwhile: an upload that is withdrawn while it is pooled is in no version.
+func TestWithdrawMeanwhile(t *testing.T) {
+	f := newFixture(t, "quorum: 3\n")
+	uploads := map[string][]byte{}
+	for _, c := range []string{"a", "b", "c"} {
+		uploads[c] = f.made(c, 1, nil)
+		f.put(c, uploads[c])
+	}
+	before := f.srv.Config.Pool
+	f.srv.Config.Pool = func(ctx context.Context, uploadsIn []pool.Upload) (*Pooled, error) {
+		made, err := before(ctx, uploadsIn)
+		if len(uploadsIn) == 3 {
+			f.gone("b", uploads["b"])
+		}
+		return made, err
+	}
+	if err := f.srv.Pool(t.Context()); err == nil || len(f.srv.versions) != 0 {
+		t.Fatalf("a version with the withdrawn upload: %v, %d versions", err, len(f.srv.versions))
+	}
+	if f.pass(3 * time.Hour); f.srv.due() > 0 {
+		t.Error("not due at the deadline")
+	}
+	f.pool()
+	if st := f.srv.Status(); len(st.Versions) != 1 || st.Versions[0].Clients != 2 || st.Versions[0].Superseded != nil {
+		t.Errorf("versions %+v", st.Versions)
+	}
+}
+
+// TestWithdrawRefused: who may not withdraw an upload does not, whatever the request says.
+func TestWithdrawRefused(t *testing.T) {
+	type statement = identity.Statement
+	f := newFixture(t, "quorum: 2\n")
+	a := f.made("a", 1, nil)
+	f.put("a", a)
+	f.put("b", f.made("b", 1, nil))
+	f.pool()
+	for name, c := range map[string]struct {
+		client, upload string
+		key            *identity.Key
+		change         func(*identity.Statement)
+		status         int
+		code           string
+	}{
+		"another client":       {"a", digestOf(a), f.keys["b"], nil, 403, wire.WrongKey},
+		"another purpose":      {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Purpose = identity.Upload }, 403, wire.WrongKey},
+		"as operator":          {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Purpose = identity.WithdrawFor }, 403, wire.WrongKey},
+		"operator as client":   {"a", digestOf(a), f.key, nil, 403, wire.WrongKey},
+		"another server":       {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Server = f.keys["b"].PublicText() }, 403, wire.WrongKey},
+		"another round":        {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Round = 4 }, 403, wire.WrongKey},
+		"another graph":        {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Graph = digestOf(a) }, 403, wire.WrongKey},
+		"another upload":       {"a", digestOf([]byte("x")), f.keys["a"], nil, 409, wire.OtherUpload},
+		"signed for another":   {"a", digestOf([]byte("x")), f.keys["a"], func(s *statement) { s.Content = digestOf(a) }, 403, wire.WrongKey},
+		"no digest":            {"a", "", f.keys["a"], nil, 400, wire.BadRequest},
+		"one who sent nothing": {"c", digestOf(a), f.keys["c"], nil, 404, wire.NoReceipt},
+		"a stranger":           {"z", digestOf(a), f.keys["c"], nil, 403, wire.WrongKey},
+	} {
+		if status, data := f.delete(c.client, c.upload, c.key, c.change); status != c.status || code(t, data) != c.code {
+			t.Errorf("%s: %d %s; want %d %s", name, status, data, c.status, c.code)
+		}
+	}
+	if status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, reader); status != 401 || code(t, data) != wire.NoKey {
+		t.Errorf("with the readers' token: %d %s", status, data)
+	}
+	if st := f.srv.Status(); st.In != 2 || len(st.Withdrawn) != 0 || st.Versions[0].Superseded != nil {
+		t.Errorf("something was taken out: %+v", st)
+	}
+}
+
+// TestWithdrawByOperator: the server's key takes out the upload of a client that the roster lacks by now; where too few are left, the
+// last version is handed out no more and makes no predictions, over a restart too, until enough have come.
+func TestWithdrawByOperator(t *testing.T) {
+	f := newFixture(t, "quorum: 2\nmin_uploads: 2\naccept_late: true\n")
+	for _, c := range []string{"a", "b"} {
+		f.put(c, f.made(c, 1, nil))
+	}
+	f.pool()
+	d := f.srv.description()
+	status, data := f.request("DELETE", wire.UploadPath(3, "b"), nil, func(r *http.Request) {
+		for name, value := range d.WithdrawFor(f.key, "b") {
+			r.Header.Set(name, value)
+		}
+	})
+	var w wire.Withdrawal
+	if err := json.Unmarshal(data, &w); err != nil || status != 200 || w.By != wire.ByOperator || d.Gone(&w, "b") != nil {
+		t.Fatalf("%d %s", status, data)
+	}
+	for range 2 {
+		if status, data := f.classifier(""); status != 404 || code(t, data) != wire.NotYet {
+			t.Errorf("with one upload left: %d %s", status, data)
+		}
+		if f.srv.predictions.version() != nil || f.srv.due() <= 0 {
+			t.Error("a version with a withdrawn upload makes predictions, or another is due of one upload")
+		}
+		f.stop()
+		f.start()
+	}
+	f.put("c", f.made("c", 1, nil))
+	f.stop()
+	f.start()
+	if f.srv.due() > 0 {
+		t.Error("not due with two uploads")
+	}
+	f.pool()
+	if status, _ := f.classifier(""); status != 200 {
+		t.Errorf("status %d", status)
+	}
+	if n := f.notices(); len(n.Superseded) != 1 || n.Latest == nil || n.Latest.Version != 2 {
+		t.Errorf("notice %+v", n)
+	}
+}
+
+// TestNoWithdrawal: a round whose sums hide single uploads says so before anybody joins, and takes nothing out.
+func TestNoWithdrawal(t *testing.T) {
+	for noise, possible := range map[string]bool{"local": true, "trusted": false} {
+		f := newFixture(t, fmt.Sprintf("privacy: {epsilon: 2, noise: %s}\n", noise))
+		d := f.srv.description()
+		if d.Withdrawal != possible || d.Check() != nil {
+			t.Errorf("noise %s: withdrawal %v, %v", noise, d.Withdrawal, d.Check())
+		}
+		if d.Withdrawal = true; (d.Check() == nil) != possible {
+			t.Errorf("noise %s: a description that promises withdrawal is taken: %v", noise, d.Check())
+		}
+		_, page := f.request("GET", "/", nil, reader)
+		if got := !bytes.Contains(page, []byte("cannot be withdrawn")); got != possible {
+			t.Errorf("noise %s: the page says that uploads can be withdrawn: %v", noise, got)
+		}
+		if status, data := f.delete("a", digestOf(nil), f.keys["a"], nil); !possible && (status != 409 || code(t, data) != wire.NoWithdrawal) {
+			t.Errorf("noise %s: %d %s", noise, status, data)
+		}
+	}
+}
