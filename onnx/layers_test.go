@@ -14,7 +14,7 @@ var layers = []string{
 	"shape simd",
 	"build pass",
 	"internal/modeltest classical cost inspect grad optim engine/pure engine/ort",
-	"coverage integers run train engine/ort/orttest conformance/collection",
+	"coverage integers run train engine/onnxgo engine/ort/orttest conformance/collection",
 	"conformance",
 	"differential",
 	"differential/run",

@@ -116,6 +116,9 @@ func Elements(shape []int) (int, error) {
 // TypeOf returns the DType that holds elements of type T.
 func TypeOf[T Element]() DType { return dtypes[reflect.TypeFor[[]T]()] }
 
+// TypeOfSlice returns the DType whose elements a slice of Go's holds, Undefined where none does.
+func TypeOfSlice(data any) DType { return dtypes[reflect.TypeOf(data)] }
+
 // SliceType returns the Go type of the data of an element type, nil where there is none.
 func (d DType) SliceType() reflect.Type { return sliceTypes[d] }
 

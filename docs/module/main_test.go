@@ -3,15 +3,20 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
-const path, version = "example.org/owner/fmp", "v0.1.0"
+const path = "example.org/owner/fmp"
+
+// version is another one in each run: the module cache keeps what it once fetched, and the next run would be given that.
+var version = fmt.Sprintf("v0.1.%d", time.Now().UnixNano())
 
 // clone copies the files of the repository that git knows, or would add, or some of them, to a new folder.
 func clone(t *testing.T, some ...string) string {
@@ -191,12 +196,23 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	home, proxy := t.TempDir(), serve(t, root)
+	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, kept := range []string{"cache/download/" + path + "/@v", path + "@" + version} {
+			if err := os.RemoveAll(filepath.Join(strings.TrimSpace(string(cache)), filepath.FromSlash(kept))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	run := func(dir, name string, args ...string) string {
 		t.Helper()
 		c := exec.Command(name, args...)
 		c.Dir = dir
 		c.Env = append(os.Environ(), "GOPROXY="+proxy+","+strings.TrimSpace(string(upstream)), "GONOSUMDB="+path, "GOWORK=off",
-			"GOFLAGS=-trimpath", "GOBIN="+filepath.Join(home, "bin"))
+			"GOFLAGS=-trimpath -modcacherw", "GOBIN="+filepath.Join(home, "bin"))
 		out, err := c.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)

@@ -8,7 +8,7 @@
 //
 // The decoder is package serde's. onnx-go (github.com/owulveryck/onnx-go) is the second one, in tests alone: every model without
 // graphs in its nodes that they load it reads as well, and the two readings must agree, node by node and weight by weight
-// (decode_test.go). It is no part of a program: it knows neither element types beyond four nor domains, functions or dynamic
+// (decode_test.go). It is no part of this package: it knows neither element types beyond four nor domains, functions or dynamic
 // axes, so that a plan cannot be made from its graph, and with the tensor library behind it a client would have 15 MB in place of
 // 7.
 //

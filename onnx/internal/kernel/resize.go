@@ -34,9 +34,9 @@ type resizing struct {
 	axes                             []int
 }
 
-// newUpsample: mode = nearest or linear, positions asymmetric, nearest rounding down.
+// newUpsample: mode = nearest or linear, positions asymmetric; nearest rounds down along axes that grow and up along those that shrink.
 func newUpsample(s *Spec) (Kernel, error) {
-	r := resizing{mode: s.str("mode"), transform: "asymmetric", nearest: "floor", policy: "stretch"}
+	r := resizing{mode: s.str("mode"), transform: "asymmetric", nearest: "simple", policy: "stretch"}
 	if r.mode == "bilinear" {
 		r.mode = "linear"
 	}
@@ -237,6 +237,12 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 		}
 		return ts
 	}
+	simple := r.nearest == "simple"
+	if simple {
+		if r.nearest = "floor"; scale < 1 {
+			r.nearest = "ceil"
+		}
+	}
 	length := float64(in) * scale // of the output, before it was cut to a whole number
 	for i := range ts {
 		x := 0.0
@@ -253,6 +259,9 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 			x = center*(1-adjust) + (float64(i)+0.5)/scale - 0.5
 		case "asymmetric":
 			x = float64(i) / scale
+			if simple {
+				x = float64(float32(i) / float32(scale)) // the ONNX Runtime's: 7 / 0.7 is to be 10
+			}
 		case "align_corners":
 			// length, not out: where they differ the standard's tests have it so (the ONNX Runtime has not).
 			if out > 1 {

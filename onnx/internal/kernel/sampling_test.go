@@ -41,3 +41,21 @@ func TestHalfPixelSymmetric(t *testing.T) {
 		}
 	}
 }
+
+// TestSimpleNearest: Resize of version 10 takes the next element where an axis shrinks, and the one before where it grows.
+func TestSimpleNearest(t *testing.T) {
+	for _, c := range []struct {
+		in, out int
+		scale   float64
+		want    []int
+	}{{4, 2, .6, []int{0, 2}}, {4, 3, .75, []int{0, 2, 3}}, {4, 6, 1.5, []int{0, 0, 1, 2, 2, 3}}, {12, 8, float64(float32(.7)),
+		[]int{0, 2, 3, 5, 6, 8, 9, 10}}} {
+		var got []int
+		for _, tap := range (resizing{mode: "nearest", transform: "asymmetric", nearest: "simple"}).taps(c.in, c.out, c.scale, [2]float64{}) {
+			got = append(got, tap.at...)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%d to %d: positions %v, want %v", c.in, c.out, got, c.want)
+		}
+	}
+}
