@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"image"
 	"image/color"
 	"os"
 	"path/filepath"
@@ -183,10 +182,7 @@ func (f *folder) decode(ctx context.Context, fit imagefile.Fit, progress func(do
 		}
 		defer room.Release(weight)
 		if file.err == nil {
-			var src image.Image
-			if src, file.err = imagefile.DecodeFile(ctx, file.path); file.err == nil {
-				fit.Pixels(src, im.At(i))
-			}
+			file.err = fit.DecodeFile(ctx, file.path, im.At(i))
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -331,9 +327,6 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 		return nil
 	})
 }
-
-// Decode decodes an image after checking its size.
-func Decode(data []byte) (image.Image, error) { return imagefile.Decode(context.Background(), data) }
 
 // commonSize returns the size and channels that all readable images are brought to; 1x1 where there are none.
 func commonSize(files []imageFile) (h, w, ch int, same bool) {

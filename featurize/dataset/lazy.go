@@ -23,7 +23,7 @@ import (
 
 // decoding is the version of the pixels that a file gives. Raise it where decoding or resizing gives others: the digest of a set whose
 // files are decoded when asked for is of its files, not of its pixels.
-const decoding = 2
+const decoding = 3
 
 // hashedAtOnce is the number of files whose digests are held in memory.
 const hashedAtOnce = 4096
@@ -133,12 +133,7 @@ func (f *files) decode(ctx context.Context, path string, dst []uint8) error {
 		return err
 	}
 	defer f.room.Release(weight)
-	src, err := imagefile.DecodeFile(ctx, path)
-	if err != nil {
-		return err
-	}
-	f.fit.Pixels(src, dst)
-	return nil
+	return f.fit.DecodeFile(ctx, path, dst)
 }
 
 // environment reports whether an image could not be read for a reason that is not in its file.

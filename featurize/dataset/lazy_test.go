@@ -183,7 +183,7 @@ func TestDecoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "2 3f41e357b8d7427028bf5c09fbb1d85f21c4b0f0462edeae5fab754bd23c93cb"
+	const want = "3 6cdb0a36929b0aa835220c15ba092b249e1d06f2b30b9c686e0380125288dd3f"
 	if got := fmt.Sprint(decoding, " ", ds.Digest); got != want {
 		t.Errorf("version and digest of pixels: %s; want %s", got, want)
 	}

@@ -30,12 +30,10 @@ func TestWritePhotos(t *testing.T) {
 		if len(found) != 1 {
 			t.Fatalf("image %d: files %v", i, found)
 		}
-		im, err := imagefile.DecodeFile(t.Context(), found[0])
-		if err != nil {
+		got := make([]uint8, fit.Size())
+		if err := fit.DecodeFile(t.Context(), found[0], got); err != nil {
 			t.Fatal(err)
 		}
-		got := make([]uint8, fit.Size())
-		fit.Pixels(im, got)
 		var off float64
 		for k, v := range p.At(i) {
 			d := float64(got[k]) - float64(v)

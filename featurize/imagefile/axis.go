@@ -23,8 +23,17 @@ const (
 	tapGroup = 16
 )
 
+// newAxis returns the axis for lines of as many whole pixels.
 func newAxis(from, to int, mirrored bool) *axis {
-	scale := float64(from) / float64(to)
+	return newAxisWithin(from, 0, float64(from), to, mirrored)
+}
+
+// newAxisWithin returns the axis for the part of a line from begin to end, in pixels. A pixel that lies in it in part counts by that part.
+func newAxisWithin(from int, begin, end float64, to int, mirrored bool) *axis {
+	if mirrored {
+		begin, end = float64(from)-end, float64(from)-begin
+	}
+	scale := float64(end-begin) / float64(to)
 	shrink := min(1, 1/scale)
 	reach := min(int(math.Ceil(2/shrink)), from)
 	a := &axis{from: from, first: make([]int, to), bits: axisBits, span: 2 * reach, mirrored: mirrored}
@@ -38,13 +47,15 @@ func newAxis(from, to int, mirrored bool) *axis {
 	unit := float64(int(1) << a.bits)
 	var running []float64
 	for i := range to {
-		centre := float64((float64(i)+0.5)*scale) - 0.5
-		low := max(0, int(math.Floor(centre))-reach+1)
-		high := min(from, int(math.Floor(centre))+reach+1)
+		centre := float64(begin+float64((float64(i)+0.5)*scale)) - 0.5
+		low := max(0, int(math.Floor(begin)), int(math.Floor(centre))-reach+1)
+		high := min(from, int(math.Ceil(end)), int(math.Floor(centre))+reach+1)
 		total := 0.0
 		running = running[:0]
 		for j := low; j < high; j++ {
-			total += cubic(float64(math.Abs(centre-float64(j)) * shrink))
+			left, right := max(float64(j), begin), min(float64(j+1), end)
+			middle := float64(float64(left+right)-1) / 2
+			total += float64(cubic(float64(math.Abs(centre-middle)*shrink)) * float64(right-left))
 			running = append(running, total)
 		}
 		// Running sums are rounded and not the weights, so that no sum of an output is off by rounding.
@@ -119,7 +130,7 @@ func (a *axis) alongGo(sums []int32, row []int16) {
 }
 
 // downGo sets dst to the middle of rows times the weights of output i; rows begin with its first input.
-func (a *axis) downGo(dst []int16, sums []int32, rows []uint8, stride, i int) {
+func downGo[T uint8 | int16](a *axis, dst []int16, sums []int32, rows []T, stride, i int) {
 	addRows(sums[:len(dst)], rows, stride, a.line(i)[:a.present(i)])
 	for x := range dst {
 		dst[x] = a.middle(sums[x])

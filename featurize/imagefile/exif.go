@@ -23,21 +23,19 @@ func (o orientation) mirrors() (lines, columns bool) {
 	return o == 2 || o == 3 || o == 7 || o == 8, o == 3 || o == 4 || o == 6 || o == 7
 }
 
-// walk reads the orientation of a picture and, of a JPEG, its frame header: from the EXIF data of a JPEG (segment APP1), a PNG (chunk
-// eXIf) or a WebP (chunk EXIF), and from the first directory of a TIFF. The picture is upright where it says nothing, or nothing valid.
-func walk(r io.ReaderAt) (orientation, frame) {
+// turning reads the orientation of a picture that is no JPEG: from the EXIF data of a PNG (chunk eXIf) or a WebP (chunk EXIF), and from
+// the first directory of a TIFF. The picture is upright where it says nothing, or nothing valid.
+func turning(r io.ReaderAt) orientation {
 	head := string(at(r, 0, 12))
 	switch {
-	case strings.HasPrefix(head, "\xff\xd8"):
-		return walkJPEG(r)
 	case strings.HasPrefix(head, "\x89PNG\r\n\x1a\n"):
-		return chunkOrientation(r, 8, binary.BigEndian, "eXIf", 4), frame{}
+		return chunkOrientation(r, 8, binary.BigEndian, "eXIf", 4)
 	case strings.HasPrefix(head, "RIFF") && strings.HasSuffix(head, "WEBP"):
-		return chunkOrientation(r, 12, binary.LittleEndian, "EXIF", 0), frame{}
+		return chunkOrientation(r, 12, binary.LittleEndian, "EXIF", 0)
 	case strings.HasPrefix(head, "II*\x00") || strings.HasPrefix(head, "MM\x00*"):
-		return directoryOrientation(r), frame{}
+		return directoryOrientation(r)
 	}
-	return upright, frame{}
+	return upright
 }
 
 // chunkOrientation finds a chunk of the given kind among those from an offset on. In a PNG length precedes kind, and a checksum of sum

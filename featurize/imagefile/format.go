@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	_ "image/gif"  // registers the decoder
-	_ "image/jpeg" // registers the decoder
-	_ "image/png"  // registers the decoder
+	_ "image/gif" // registers the decoder
+	_ "image/png" // registers the decoder
 	"path/filepath"
 	"slices"
 	"strings"

@@ -141,13 +141,11 @@ func (d decoder) run(ctx context.Context, path string, data []byte, pixels int) 
 	if !bytes.HasPrefix(png, []byte("\x89PNG")) {
 		return nil, fmt.Errorf("it wrote no PNG%s", said)
 	}
-	if im, err = decode(ctx, png, longest(pixels), pixels); err != nil {
+	p, err := decode(ctx, png, longest(pixels), pixels, Fit{})
+	if err != nil {
 		return nil, fmt.Errorf("its PNG: %w", err)
 	}
-	if t, ok := im.(turned); ok { // EXIF is copied from the file, where it describes the camera and not the picture
-		im = t.Image
-	}
-	return im, nil
+	return p.Image, nil // EXIF is copied from the file, where it describes the camera and not the picture
 }
 
 // words keeps the first bytes of a program's output.

@@ -45,7 +45,7 @@ func TestDecoderFails(t *testing.T) {
 		{"says much", "yes | head -c 300000; exit 1", "exit status 1"},
 	} {
 		decoderOf(t, c.script)
-		_, err := DecodeFile(t.Context(), "testdata/odd/photo.heic")
+		err := small.DecodeFile(t.Context(), "testdata/odd/photo.heic", make([]uint8, small.Size()))
 		if err == nil || !strings.Contains(err.Error(), c.bad) || !strings.HasPrefix(err.Error(), "testdata/odd/photo.heic: not a") {
 			t.Errorf("%s: %v; want %s", c.what, err, c.bad)
 		}
@@ -68,7 +68,11 @@ cp '`+odd(t, "rgb.png")+`' out-1.png; cp '`+odd(t, "alpha.png")+`' out-2.png`)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	im, err := DecodeFile(t.Context(), path)
+	if err := small.DecodeFile(t.Context(), path, make([]uint8, small.Size())); err != nil {
+		t.Fatal(err)
+	}
+	leavesNothing(t)
+	im, err := decodeHEIF(t.Context(), data, MaxPixels)
 	if err != nil {
 		t.Fatal(err)
 	}

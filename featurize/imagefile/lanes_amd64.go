@@ -19,7 +19,7 @@ func (a *axis) along(sums []int32, row []int16) {
 func (a *axis) downward(dst []int16, sums []int32, rows []uint8, stride, i int) {
 	k, n := a.present(i), len(dst)&^(tapGroup-1)
 	if !haveLanes || n == 0 {
-		a.downGo(dst, sums, rows, stride, i)
+		downGo(a, dst, sums, rows, stride, i)
 		return
 	}
 	w := a.line(i)
@@ -27,6 +27,26 @@ func (a *axis) downward(dst []int16, sums []int32, rows []uint8, stride, i int) 
 	_ = rows[(2*pairs-1)*stride+n-1]
 	shift := a.bits - middleBits
 	downY(n, pairs, &dst[0], &rows[0], stride, &w[0], 1<<(shift-1), int(shift))
+	if n < len(dst) {
+		addRows(sums[:len(dst)-n], rows[n:], stride, w[:k])
+		for x := range dst[n:] {
+			dst[n+x] = a.middle(sums[x])
+		}
+	}
+}
+
+// downwardWords is downward for values of 16 bits.
+func (a *axis) downwardWords(dst []int16, sums []int32, rows []int16, stride, i int) {
+	k, n := a.present(i), len(dst)&^(tapGroup-1)
+	if !haveLanes || n == 0 {
+		downGo(a, dst, sums, rows, stride, i)
+		return
+	}
+	w := a.line(i)
+	pairs := (k + 1) / 2
+	_ = rows[(2*pairs-1)*stride+n-1]
+	shift := a.bits - middleBits
+	downWordsY(n, pairs, &dst[0], &rows[0], stride, &w[0], 1<<(shift-1), int(shift))
 	if n < len(dst) {
 		addRows(sums[:len(dst)-n], rows[n:], stride, w[:k])
 		for x := range dst[n:] {
@@ -44,6 +64,11 @@ func alongY(n, taps int, sums *int32, row *int16, first *int, weights *int16)
 //
 //go:noescape
 func downY(n, pairs int, dst *int16, rows *uint8, stride int, weights *int16, half int, shift int)
+
+// downWordsY is downY for rows of 16 bits.
+//
+//go:noescape
+func downWordsY(n, pairs int, dst *int16, rows *int16, stride int, weights *int16, half int, shift int)
 
 // readPairs is readPairsGo.
 func readPairs(luma, cb, cr, red, green, blue []uint8) {

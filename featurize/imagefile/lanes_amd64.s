@@ -91,6 +91,52 @@ pair:
 	VZEROUPPER
 	RET
 
+// func downWordsY(n, pairs int, dst *int16, rows *int16, stride int, weights *int16, half int, shift int)
+//
+// As downY, with Y2 and Y3 the values of two rows; a stride in R8 is of bytes.
+TEXT ·downWordsY(SB), NOSPLIT, $0-64
+	MOVQ         n+0(FP), CX
+	MOVQ         dst+16(FP), DI
+	MOVQ         rows+24(FP), SI
+	MOVQ         stride+32(FP), R8
+	MOVQ         weights+40(FP), R9
+	VPBROADCASTD half+48(FP), Y14
+	VMOVQ        shift+56(FP), X15
+	SHLQ         $1, R8
+
+wordColumns:
+	MOVQ    pairs+8(FP), DX
+	MOVQ    SI, R10
+	MOVQ    R9, R11
+	VMOVDQA Y14, Y0
+	VMOVDQA Y14, Y1
+
+wordPair:
+	VMOVDQU      (R10), Y2
+	VMOVDQU      (R10)(R8*1), Y3
+	VPBROADCASTD (R11), Y4
+	VPUNPCKLWD   Y3, Y2, Y5
+	VPUNPCKHWD   Y3, Y2, Y6
+	VPMADDWD     Y4, Y5, Y5
+	VPMADDWD     Y4, Y6, Y6
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	LEAQ         (R10)(R8*2), R10
+	ADDQ         $4, R11
+	DECQ         DX
+	JNZ          wordPair
+
+	VPSRAD    X15, Y0, Y0
+	VPSRAD    X15, Y1, Y1
+	VPACKSSDW Y1, Y0, Y0
+	VMOVDQU   Y0, (DI)
+	ADDQ      $32, DI
+	ADDQ      $32, SI
+	SUBQ      $16, CX
+	JNZ       wordColumns
+	VZEROUPPER
+	RET
+
 // FACTOR broadcasts a constant.
 #define FACTOR(v, x, y) \
 	MOVL         $v, AX \

@@ -5,7 +5,11 @@ package imagefile
 func (a *axis) along(sums []int32, row []int16) { a.alongGo(sums, row) }
 
 func (a *axis) downward(dst []int16, sums []int32, rows []uint8, stride, i int) {
-	a.downGo(dst, sums, rows, stride, i)
+	downGo(a, dst, sums, rows, stride, i)
+}
+
+func (a *axis) downwardWords(dst []int16, sums []int32, rows []int16, stride, i int) {
+	downGo(a, dst, sums, rows, stride, i)
 }
 
 func readPairs(luma, cb, cr, red, green, blue []uint8) { readPairsGo(luma, cb, cr, red, green, blue) }

@@ -17,6 +17,7 @@ import (
 	"math"
 	"slices"
 
+	"fmp/featurize/imagefile/jpeg"
 	"fmp/models"
 	"fmp/onnx/regularfile"
 )
@@ -30,7 +31,7 @@ const (
 	// MaxSide bounds the height and width of an image before it is decoded.
 	MaxSide = 20_000
 	// MaxMemory bounds the bytes that an image takes while it is decoded: 1 GiB. An image of [MaxPixels] takes 150 to 300 MB as a
-	// JPEG, 750 MB as a progressive one (without subsampled colours 1.5 GB, which is refused), 400 MB as a PNG of 8 bits and 800 MB of 16.
+	// JPEG, 470 MB as a progressive one (without subsampled colours 940 MB), 400 MB as a PNG of 8 bits and 800 MB of 16.
 	MaxMemory = 1 << 30
 )
 
@@ -42,6 +43,20 @@ type Info struct {
 	image.Config       // its size as displayed
 	Memory       int64 // bytes that its decoding takes, at most
 	by           orientation
+	jpeg         *jpeg.Header
+}
+
+// read reads the size and the format of an image that is no HEIF.
+func (h *Info) read(r io.ReaderAt, format *string) (err error) {
+	if string(at(r, 0, 2)) != "\xff\xd8" {
+		h.Config, *format, err = image.DecodeConfig(random(r))
+		return err
+	}
+	*format = "jpeg"
+	if h.jpeg, err = jpeg.ReadHeader(r); err == nil {
+		h.Width, h.Height, h.ColorModel = h.jpeg.Width, h.jpeg.Height, colourModel(h.jpeg)
+	}
+	return err
 }
 
 // Header reads an image's size as displayed, and refuses an image that would take too much memory to decode.
@@ -61,26 +76,37 @@ func header(r io.ReaderAt, pixels int) (Info, error) {
 	)
 	if slices.Contains(heif, format) {
 		h = heifHeader(r)
-	} else {
-		var err error
-		if h.Config, format, err = image.DecodeConfig(random(r)); err != nil {
-			return h, unread(at(r, 0, 16), err)
-		}
+	} else if err := h.read(r, &format); err != nil {
+		return h, unread(at(r, 0, 16), err)
 	}
 	c := h.Config
 	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide || c.Width*c.Height > pixels {
 		return h, fmt.Errorf("%w: %dx%d pixels; allowed are 1 to %d a side and %d in all", ErrSize, c.Width, c.Height, MaxSide, pixels)
 	}
-	if h.Memory == 0 {
-		var f frame
-		h.by, f = walk(r)
-		h.Memory = memory(r, format, c, f)
+	switch {
+	case h.jpeg != nil:
+		h.by, h.Memory = tiffOrientation(h.jpeg.Exif), h.jpeg.Memory()
+	case h.Memory == 0:
+		h.by, h.Memory = turning(r), memory(r, format, c)
 	}
 	if h.Memory > MaxMemory {
 		return h, fmt.Errorf("%w: %dx%d pixels of %s take %d MB to decode; allowed are %d", ErrSize, c.Width, c.Height, format, h.Memory/1e6,
 			MaxMemory/1_000_000)
 	}
 	return h, nil
+}
+
+// colourModel returns the colour model of a JPEG.
+func colourModel(h *jpeg.Header) color.Model {
+	switch {
+	case len(h.Components) == 1:
+		return color.GrayModel
+	case len(h.Components) == 4:
+		return color.CMYKModel
+	case h.RGB():
+		return color.RGBAModel
+	}
+	return color.YCbCrModel
 }
 
 // random returns the file behind r as package image takes it without a buffer of its own: a TIFF may have its directory anywhere, and
@@ -102,84 +128,114 @@ func (f *file) Peek(n int) ([]byte, error) {
 	return b, nil
 }
 
-// turned is a picture as it is stored, with its orientation; [Fit.Pixels] turns it upright.
-type turned struct {
+// picture is a picture as it is stored, and how it is turned upright. A JPEG may be reduced: it has then no image.
+type picture struct {
 	image.Image
+	*reduced
 	by orientation
 }
 
-// DecodeFile reads an image after checking its size. Its orientation (EXIF) is left to [Fit.Pixels]. HEIC and AVIF are decoded by a
-// program of the machine ([HEIFDecoder]), which is killed where ctx is cancelled.
-func DecodeFile(ctx context.Context, path string) (image.Image, error) {
-	im, _, err := decodeFile(ctx, path, MaxPixels)
-	return im, err
+// DecodeFile reads an image after checking its size, and writes its pixels as [Fit.Pixels] does, upright (EXIF). HEIC and AVIF are
+// decoded by a program of the machine ([HEIFDecoder]), which is killed where ctx is cancelled.
+func (f Fit) DecodeFile(ctx context.Context, path string, dst []uint8) error {
+	_, err := f.decodeFile(ctx, path, MaxPixels, dst)
+	return err
 }
 
 // decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little memory; it returns the sha256 of
 // the file as well.
-func decodeFile(ctx context.Context, path string, pixels int) (im image.Image, digest [sha256.Size]byte, err error) {
-	f, err := regularfile.Open(path)
+func (f Fit) decodeFile(ctx context.Context, path string, pixels int, dst []uint8) (digest [sha256.Size]byte, err error) {
+	file, err := regularfile.Open(path)
 	if err != nil {
-		return nil, digest, err
+		return digest, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, int64(longest(pixels))+1))
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, int64(longest(pixels))+1))
 	if err != nil {
-		return nil, digest, fmt.Errorf("%s: %w", path, err)
+		return digest, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(data) >= 12 && slices.Contains(heif, formatOf(data[:12])) {
-		if im, err = decodeHEIF(ctx, data, pixels); err != nil {
-			return nil, digest, fmt.Errorf("%s: %w", path, err)
+		im, err := decodeHEIF(ctx, data, pixels)
+		if err != nil {
+			return digest, fmt.Errorf("%s: %w", path, err)
 		}
-		return im, sha256.Sum256(data), nil
+		f.Pixels(im, dst)
+		return sha256.Sum256(data), nil
 	}
-	return decodeBytes(ctx, path, data, pixels)
+	return f.decodeBytes(ctx, path, data, pixels, dst)
 }
 
 // decodeBytes is decodeFile for the contents of a file.
-func decodeBytes(ctx context.Context, path string, data []byte, pixels int) (im image.Image, digest [sha256.Size]byte, err error) {
-	im, err = decode(ctx, data, longest(pixels), pixels)
+func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels int, dst []uint8) (digest [sha256.Size]byte, err error) {
+	p, err := decode(ctx, data, longest(pixels), pixels, f)
 	if err != nil {
-		return nil, digest, fmt.Errorf("%s: %w", path, err)
+		return digest, fmt.Errorf("%s: %w", path, err)
 	}
-	return im, sha256.Sum256(data), nil
+	f.pixels(p, dst)
+	return sha256.Sum256(data), nil
 }
 
 // longest returns the bytes of the longest file of an image of the given number of pixels: its pixels as they are, and a generous header.
 func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 
-// Decode decodes an image after checking its size, and stops soon after ctx has ended. HEIC and AVIF are refused: they are decoded from
-// files.
-func Decode(ctx context.Context, data []byte) (image.Image, error) {
-	return decode(ctx, data, MaxBytes, MaxPixels)
+// Decode decodes an image after checking its size, and writes its pixels as [Fit.Pixels] does, upright (EXIF). It stops soon after ctx has
+// ended. HEIC and AVIF are refused: they are decoded from files.
+func (f Fit) Decode(ctx context.Context, data []byte, dst []uint8) error {
+	p, err := decode(ctx, data, MaxBytes, MaxPixels, f)
+	if err == nil {
+		f.pixels(p, dst)
+	}
+	return err
 }
 
-func decode(ctx context.Context, data []byte, limit, pixels int) (image.Image, error) {
+// decode decodes an image of at most the given bytes and pixels, no further than a fit wants it; the zero fit wants it whole.
+func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture, error) {
 	if len(data) > limit {
-		return nil, fmt.Errorf("an image file of more than %d bytes", limit)
+		return picture{}, fmt.Errorf("an image file of more than %d bytes", limit)
 	}
 	h, err := header(bytes.NewReader(data), pixels)
 	if err != nil {
-		return nil, err
+		return picture{}, err
 	}
 	if len(data) > 12 && string(data[8:12]) == "WEBP" && int64(binary.LittleEndian.Uint32(data[4:]))+8 > int64(len(data)) {
-		return nil, errors.New("not a readable image: the WebP file is cut off") // the decoder takes memory for what is promised
+		return picture{}, errors.New("not a readable image: the WebP file is cut off") // the decoder takes memory for what is promised
 	}
-	im, format, err := image.Decode(within(ctx, data))
+	p := picture{by: h.by}
+	if h.jpeg != nil {
+		p.Image, p.reduced, err = decodeJPEG(ctx, data, f.points(h.jpeg, h.by))
+	} else {
+		p.Image, err = decodeOther(ctx, data)
+	}
 	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err() // a decoder may wrap it in text
+		return picture{}, ctx.Err() // a decoder may wrap it in text
 	}
 	if err != nil {
-		return nil, unread(data[:min(16, len(data))], err)
+		return picture{}, unread(data[:min(16, len(data))], err)
+	}
+	return p, nil
+}
+
+// decodeJPEG decodes a JPEG, whole where points is nil.
+func decodeJPEG(ctx context.Context, data []byte, points []jpeg.Points) (image.Image, *reduced, error) {
+	if points == nil {
+		im, err := jpeg.Decode(ctx, data)
+		return im, nil, err
+	}
+	h, planes, err := jpeg.Reduce(ctx, data, points)
+	return nil, &reduced{h, planes}, err
+}
+
+// decodeOther decodes an image of a format that has registered its decoder.
+func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
+	im, format, err := image.Decode(within(ctx, data))
+	if err != nil {
+		return nil, err
 	}
 	if format == "webp" {
 		fullRange(im)
 	}
 	if im.Bounds().Empty() { // the first frame of a GIF may be smaller than the whole
 		return nil, fmt.Errorf("%w: no pixels", ErrSize)
-	}
-	if h.by != upright {
-		return turned{im, h.by}, nil
 	}
 	return im, nil
 }

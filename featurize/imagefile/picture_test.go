@@ -57,14 +57,14 @@ func FuzzDecode(f *testing.F) {
 				promised = 0
 			}
 		}
-		var im image.Image
+		var im picture
 		var err error
 		if h, err := header(bytes.NewReader(data), pixels); err == nil {
 			promised = min(24*promised, int(h.Memory)+1<<16)
 		} else {
 			promised *= 24
 		}
-		alloctest.AtMost(t, promised+64*len(data), func() { im, err = decode(t.Context(), data, MaxBytes, pixels) })
+		alloctest.AtMost(t, promised+64*len(data), func() { im, err = decode(t.Context(), data, MaxBytes, pixels, Fit{}) })
 		if err != nil {
 			return
 		}
@@ -73,7 +73,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("an image of %v passed", s)
 		}
 		if s.Dx()*s.Dy() <= 1<<14 { // scaling a large one tells nothing more
-			Fit{5, 7, 3, Crop}.Pixels(im, make([]uint8, 105))
+			Fit{5, 7, 3, Crop}.pixels(im, make([]uint8, 105))
 		}
 	})
 }

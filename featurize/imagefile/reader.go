@@ -111,7 +111,7 @@ func readYCbCr(p *image.YCbCr, x, y int, to [3][]uint8) {
 	}
 	if shift == 1 {
 		if x&1 == 1 {
-			red[0], green[0], blue[0] = chromaOf(cb[0], cr[0]).with(luma[0])
+			red[0], green[0], blue[0] = chromaOfBytes(cb[0], cr[0]).with(luma[0])
 			luma, cb, cr, red, green, blue = luma[1:], cb[1:], cr[1:], red[1:], green[1:], blue[1:]
 		}
 		readPairs(luma, cb, cr, red, green, blue)
@@ -120,7 +120,7 @@ func readYCbCr(p *image.YCbCr, x, y int, to [3][]uint8) {
 	odd := x & (1<<shift - 1)
 	for i, l := range luma {
 		k := (i + odd) >> shift
-		red[i], green[i], blue[i] = chromaOf(cb[k], cr[k]).with(l)
+		red[i], green[i], blue[i] = chromaOfBytes(cb[k], cr[k]).with(l)
 	}
 }
 
@@ -129,22 +129,24 @@ func readPairsGo(luma, cb, cr, red, green, blue []uint8) {
 	n := len(luma)
 	red, green, blue = red[:n], green[:n], blue[:n]
 	for k, v := range cb[:n/2] {
-		c, i := chromaOf(v, cr[k]), 2*k
+		c, i := chromaOfBytes(v, cr[k]), 2*k
 		red[i], green[i], blue[i] = c.with(luma[i])
 		red[i+1], green[i+1], blue[i+1] = c.with(luma[i+1])
 	}
 	if n%2 == 1 {
-		red[n-1], green[n-1], blue[n-1] = chromaOf(cb[n/2], cr[n/2]).with(luma[n-1])
+		red[n-1], green[n-1], blue[n-1] = chromaOfBytes(cb[n/2], cr[n/2]).with(luma[n-1])
 	}
 }
 
-// chroma holds the amounts that a colour adds to red, green and blue, in units of 2^-16: the numbers of [color.YCbCrToRGB].
+// chroma holds the amounts that a colour, less 128, adds to red, green and blue, in units of 2^-16: the numbers of [color.YCbCrToRGB].
 type chroma struct{ red, green, blue int32 }
 
-func chromaOf(cb, cr uint8) chroma {
-	b, r := int32(cb)-128, int32(cr)-128
+func chromaOf(cb, cr int16) chroma {
+	b, r := int32(cb), int32(cr)
 	return chroma{91881 * r, -22554*b - 46802*r, 116130 * b}
 }
+
+func chromaOfBytes(cb, cr uint8) chroma { return chromaOf(int16(cb)-128, int16(cr)-128) }
 
 func (c chroma) with(luma uint8) (red, green, blue uint8) {
 	y := int32(luma) * 0x10101

@@ -26,36 +26,37 @@ func (f Fit) parts(h, w int) (rows, columns part) {
 	return rows, columns
 }
 
-// Pixels turns src upright, resizes it, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white. Colour is
+// Pixels resizes src, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white. Colour is
 // converted to grey by 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), grey to three equal channels.
 //
 // Height is resized before width, of pixels of 8 bits: the pixels that the graph of [models.AnySize] has.
-func (f Fit) Pixels(src image.Image, dst []uint8) {
-	o := upright
-	if t, ok := src.(turned); ok {
-		src, o = t.Image, t.by
+func (f Fit) Pixels(src image.Image, dst []uint8) { f.pixels(picture{Image: src, by: upright}, dst) }
+
+// pixels is Pixels for a picture as it is stored.
+func (f Fit) pixels(src picture, dst []uint8) {
+	if src.reduced != nil {
+		src.reduced.pixels(f, src.by, dst)
+		return
 	}
-	h, w := src.Bounds().Dy(), src.Bounds().Dx()
-	if o.swaps() {
-		h, w = w, h
-	}
-	rows, columns := f.parts(h, w)
+	o := src.by
+	w, h := src.Bounds().Dx(), src.Bounds().Dy()
+	across, down := f.stored(w, h, o)
 	if f.Resize == Pad {
 		clear(dst[:f.Size()])
 	}
-	dst = dst[(rows.at*f.W+columns.at)*f.Ch:]
 	flipX, flipY := o.mirrors()
-	if !o.swaps() {
-		s := resampler{reader: newReader(src, f.Ch), across: newAxis(columns.from, columns.to, flipX),
-			down: newAxis(rows.from, rows.to, flipY), out: dst, right: f.Ch, below: f.W * f.Ch}
-		s.window(mirroredStart(columns.start, columns.from, w, flipX), mirroredStart(rows.start, rows.from, h, flipY))
-		s.downFirst()
-		return
+	s := resampler{reader: newReader(src.Image, f.Ch), across: newAxis(across.from, across.to, flipX),
+		down: newAxis(down.from, down.to, flipY), right: f.Ch, below: f.W * f.Ch}
+	if o.swaps() {
+		s.right, s.below = s.below, s.right
 	}
-	s := resampler{reader: newReader(src, f.Ch), across: newAxis(rows.from, rows.to, flipX),
-		down: newAxis(columns.from, columns.to, flipY), out: dst, right: f.W * f.Ch, below: f.Ch}
-	s.window(mirroredStart(rows.start, rows.from, h, flipX), mirroredStart(columns.start, columns.from, w, flipY))
-	s.acrossFirst()
+	s.out = dst[across.at*s.right+down.at*s.below:]
+	s.window(mirroredStart(across.start, across.from, w, flipX), mirroredStart(down.start, down.from, h, flipY))
+	if o.swaps() {
+		s.acrossFirst()
+	} else {
+		s.downFirst()
+	}
 }
 
 // mirroredStart returns where a part begins, counted from the other end of n pixels if mirrored.

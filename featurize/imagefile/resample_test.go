@@ -87,7 +87,7 @@ func TestTurnedPixels(t *testing.T) {
 					}
 					fit := Fit{H: c.toH, W: c.toW, Ch: ch, Resize: resize}
 					got, want := make([]uint8, fit.Size()), make([]uint8, fit.Size())
-					fit.Pixels(turned{Raw(pix, c.h, c.w, ch), o}, got)
+					fit.pixels(picture{Image: Raw(pix, c.h, c.w, ch), by: o}, got)
 					fit.Pixels(Raw(up, h, w, ch), want)
 					if !bytes.Equal(got, want) {
 						t.Fatalf("%v: orientation %d, %s, %d channels: other pixels than of the upright picture", c, o, resize, ch)
@@ -134,12 +134,21 @@ func TestLanesAreGo(t *testing.T) {
 		for i := range rows {
 			rows[i] = uint8(random.IntN(256))
 		}
+		words := make([]int16, len(rows)+tapGroup)
+		for i := range words {
+			words[i] = int16(random.IntN(511) - 255)
+		}
 		mid, wantMid, sums := make([]int16, n), make([]int16, n), make([]int32, n)
 		for i, first := range a.first {
 			a.downward(mid, sums, rows[first*stride:], stride, i)
-			a.downGo(wantMid, sums, rows[first*stride:], stride, i)
+			downGo(a, wantMid, sums, rows[first*stride:], stride, i)
 			if !slices.Equal(mid, wantMid) {
 				t.Fatalf("%v: down to output %d: %v; want %v", c, i, mid, wantMid)
+			}
+			a.downwardWords(mid, sums, words[first*stride:], stride, i)
+			downGo(a, wantMid, sums, words[first*stride:], stride, i)
+			if !slices.Equal(mid, wantMid) {
+				t.Fatalf("%v: words down to output %d: %v; want %v", c, i, mid, wantMid)
 			}
 		}
 	}
@@ -183,7 +192,7 @@ func BenchmarkPixels(b *testing.B) {
 		for _, o := range []orientation{upright, 6} {
 			b.Run(fmt.Sprintf("%dx%d/%d", c.w, c.h, o), func(b *testing.B) {
 				for b.Loop() {
-					fit.Pixels(turned{src, o}, dst)
+					fit.pixels(picture{Image: src, by: o}, dst)
 				}
 			})
 		}

@@ -9,7 +9,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"io/fs"
 	"os"
@@ -139,7 +138,9 @@ func startsAsImage(path string) bool {
 		return false
 	}
 	defer f.Close()
-	if _, _, err = image.DecodeConfig(random(f)); err == nil {
+	var h Info
+	var format string
+	if h.read(f, &format) == nil {
 		return true
 	}
 	head := at(f, 0, 16)
@@ -243,7 +244,17 @@ func (p *pictures) image(ctx context.Context, f Item, dst []uint8) (Item, error)
 	if !printable.Is(f.Name) {
 		return f, &BadImage{fmt.Errorf("%q: its name has control characters; rename it", f.Name)}
 	}
-	im, digest, err := p.decode(ctx, f.Name)
+	var err error
+	if p.read == nil {
+		f.Digest, err = p.Fit.decodeFile(ctx, f.Name, p.MaxPixels, dst)
+	} else {
+		var data []byte
+		if data, err = p.read(f.Name); err != nil {
+			err = fmt.Errorf("%s: %w", f.Name, err)
+		} else {
+			f.Digest, err = p.Fit.decodeBytes(ctx, f.Name, data, p.MaxPixels, dst)
+		}
+	}
 	if errors.Is(err, ErrSize) {
 		err = fmt.Errorf("%w; scale it down, or allow more with --max-pixels", err)
 	}
@@ -253,20 +264,7 @@ func (p *pictures) image(ctx context.Context, f Item, dst []uint8) (Item, error)
 	if err != nil {
 		return f, &BadImage{err}
 	}
-	p.Fit.Pixels(im, dst)
-	f.Digest = digest
 	return f, nil
-}
-
-func (p *pictures) decode(ctx context.Context, path string) (im image.Image, digest [sha256.Size]byte, err error) {
-	if p.read == nil {
-		return decodeFile(ctx, path, p.MaxPixels)
-	}
-	data, err := p.read(path)
-	if err != nil {
-		return nil, digest, fmt.Errorf("%s: %w", path, err)
-	}
-	return decodeBytes(ctx, path, data, p.MaxPixels)
 }
 
 // OpenFiles is [Open] for a folder whose files lie elsewhere than in the file system: their paths in it, CLASS/.../NAME with

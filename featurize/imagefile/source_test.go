@@ -49,7 +49,7 @@ func TestPixels(t *testing.T) {
 	if err := jpeg.Encode(&b, rgba, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Decode(t.Context(), b.Bytes()); err != nil {
+	if _, err := decodeWhole(t.Context(), b.Bytes()); err != nil {
 		t.Errorf("JPEG: %v", err)
 	}
 }

@@ -226,15 +226,11 @@ func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 		}
 		within, cancel := context.WithTimeout(ctx, decodeTime)
 		defer cancel()
-		im, err := imagefile.Decode(within, data)
+		err = fit.Decode(within, data, dst)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return fmt.Errorf("an image that takes more than %v to decode; save it anew", decodeTime)
 		}
-		if err != nil {
-			return err
-		}
-		fit.Pixels(im, dst)
-		return nil
+		return err
 	})
 }
 

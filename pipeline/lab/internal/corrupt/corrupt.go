@@ -258,11 +258,10 @@ func (p *picture) compress(quality int) error {
 	if err := jpeg.Encode(&b, imagefile.Raw(pix, p.h, p.w, p.ch), &jpeg.Options{Quality: quality}); err != nil {
 		return fmt.Errorf("JPEG: %w", err)
 	}
-	decoded, err := imagefile.Decode(context.Background(), b.Bytes())
-	if err != nil {
+	fit := imagefile.Fit{H: p.h, W: p.w, Ch: p.ch}
+	if err := fit.Decode(context.Background(), b.Bytes(), pix); err != nil {
 		return fmt.Errorf("JPEG: %w", err)
 	}
-	imagefile.Fit{H: p.h, W: p.w, Ch: p.ch}.Pixels(decoded, pix)
 	for j, v := range pix {
 		p.v[j] = float64(v) / 255
 	}

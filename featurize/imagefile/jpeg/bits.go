@@ -1,0 +1,110 @@
+package jpeg
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+const (
+	window = 1 << 15 // bytes of a scan that are held at once
+	// slack is more than a block has: 64 codes of 16 bits with values of 16.
+	slack = 512
+)
+
+// bits reads the bits of a scan, up to the next marker.
+type bits struct {
+	acc  uint64 // bits not yet read, from the highest on
+	n    uint   // how many of them are certain
+	at   int    // the next byte of buf
+	size int    // bytes in buf
+	buf  [window + 2*slack]byte
+
+	data  []byte // the file
+	next  int    // its next byte
+	ended bool   // the scan's data are all in buf
+}
+
+// begin begins to read at an offset of the file.
+func (b *bits) begin(at int) {
+	b.acc, b.n, b.at, b.size, b.next, b.ended = 0, 0, 0, 0, at, false
+	b.fill()
+}
+
+// fill gets more of the scan, without the zero behind each 0xff (T.81, B.1.1.5). Zeros follow the last byte.
+func (b *bits) fill() {
+	if b.ended {
+		return
+	}
+	b.size = copy(b.buf[:], b.buf[b.at:b.size])
+	b.at = 0
+	for b.size < window {
+		rest := b.data[b.next:min(len(b.data), b.next+window-b.size)]
+		i := bytes.IndexByte(rest, 0xff)
+		if i < 0 {
+			i = len(rest)
+		}
+		b.size += copy(b.buf[b.size:], rest[:i])
+		b.next += i
+		if i < len(rest) && b.next+1 < len(b.data) && b.data[b.next+1] == 0 {
+			b.buf[b.size] = 0xff
+			b.size++
+			b.next += 2
+		} else if i < len(rest) || b.next == len(b.data) {
+			b.ended = true
+			clear(b.buf[b.size:][:2*slack])
+			return
+		}
+	}
+	clear(b.buf[b.size:][:slack])
+}
+
+// ready gets the bytes of a whole block.
+func (b *bits) ready() {
+	if b.size-b.at < slack {
+		b.fill()
+	}
+}
+
+// over reports whether more bits were read than there are.
+func (b *bits) over() bool { return 8*b.at-int(b.n) > 8*b.size }
+
+// more gets at least 56 bits.
+func (b *bits) more() {
+	b.acc |= binary.BigEndian.Uint64(b.buf[b.at:]) >> (b.n & 63)
+	b.at += int(63-b.n) >> 3
+	b.n |= 56
+}
+
+// take reads up to 16 bits.
+func (b *bits) take(n uint) uint64 {
+	if n == 0 {
+		return 0
+	}
+	if b.n < n {
+		b.more()
+	}
+	v := b.acc >> ((64 - n) & 63)
+	b.acc <<= n & 63
+	b.n -= n
+	return v
+}
+
+// code reads a code and its value, if it has one.
+func (b *bits) code(h *huffman, class int) (e entry, value int32, err error) {
+	if b.n < 32 {
+		b.more()
+	}
+	e = h.look[b.acc>>(64-lookBits)]
+	if e == 0 {
+		var ok bool
+		if e, ok = h.long(b.acc, class); !ok {
+			return 0, 0, errCode
+		}
+	}
+	b.acc <<= e.length() & 63
+	b.n -= e.length()
+	if size := e.size(); size > 0 {
+		return e, extend(b.take(size), size), nil
+	}
+	return e, e.value(), nil
+}

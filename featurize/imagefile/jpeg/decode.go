@@ -1,0 +1,265 @@
+package jpeg
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"image"
+)
+
+// Points are how many samples are computed of the eight of a block, across and down: 1, 2, 4 or 8.
+type Points struct{ X, Y int }
+
+var all = Points{8, 8}
+
+// Plane holds a component's samples.
+type Plane struct {
+	W, H, Stride int // samples that show pixels, across and down, and from a row to the next
+	// Whole are samples of 0 to 255, of a component that was decoded whole.
+	Whole []uint8
+	// Reduced are samples less 128 where it was not; they are not cut off at 0 and 255, so that means of them are those of the picture.
+	Reduced []int16
+	// Across and Down are how many of the picture's pixels a sample covers.
+	Across, Down float64
+}
+
+// decoder decodes a file.
+type decoder struct {
+	*Header
+	bits
+	ctx       context.Context
+	parts     []part
+	quantizer [4]*[64]int32  // in the order of rows
+	codes     [2][4]*huffman // kept when they are read anew
+	interval  int            // MCUs between restarts; 0 is none
+	scans     int
+	block     [64]int32
+}
+
+// part is a component that is being decoded.
+type part struct {
+	Component
+	points       Points
+	last         int // the last coefficient, in zigzag order, that the points want
+	across, down int // blocks that are stored
+	wide, high   int // blocks that show pixels
+	quantizer    *[64]int32
+	plane        Plane
+	seen         bool
+	dc           int32
+	coefficients []int16  // of a progressive file, last+1 a block
+	present      []uint64 // those that are not zero, of all 64
+}
+
+// Decode decodes a picture: an *image.Gray, *image.YCbCr, *image.RGBA or *image.CMYK, as package image/jpeg has them. It stops soon after
+// ctx has ended.
+func Decode(ctx context.Context, data []byte) (image.Image, error) {
+	d, err := newDecoder(ctx, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.decode(nil); err != nil {
+		return nil, err
+	}
+	return d.picture()
+}
+
+// Reduce is Decode for a smaller picture: a plane for each component, of the given points in each block.
+func Reduce(ctx context.Context, data []byte, points []Points) (*Header, []Plane, error) {
+	d, err := newDecoder(ctx, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := d.decode(points); err != nil {
+		return nil, nil, err
+	}
+	planes := make([]Plane, len(d.parts))
+	for i := range planes {
+		planes[i] = d.parts[i].plane
+	}
+	return d.Header, planes, nil
+}
+
+func newDecoder(ctx context.Context, data []byte) (*decoder, error) {
+	h, err := ReadHeader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{Header: h, ctx: ctx}
+	d.data = data
+	return d, nil
+}
+
+// decode decodes all scans.
+func (d *decoder) decode(points []Points) error {
+	d.arrange(points)
+	s := &segments{r: bytes.NewReader(d.data)}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	for {
+		if err := s.next(); err != nil {
+			return err
+		}
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
+		if s.marker == endImage {
+			break
+		}
+		if err := d.segment(s); err != nil {
+			return err
+		}
+	}
+	for i := range d.parts {
+		p := &d.parts[i]
+		if !p.seen {
+			return fmt.Errorf("it ends before the pixels of component %d", p.ID)
+		}
+		if d.Progressive {
+			if err := d.restore(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// arrange takes memory for the planes, which [Header.Memory] bounds.
+func (d *decoder) arrange(points []Points) {
+	across, down := d.most()
+	for i, c := range d.Components {
+		p := part{Component: c, points: all}
+		if points != nil {
+			p.points = points[i]
+		}
+		for k, at := range zigzag {
+			if at%8 < p.points.X && at/8 < p.points.Y {
+				p.last = k
+			}
+		}
+		p.across, p.down = ceil(d.Width, 8*across)*c.H, ceil(d.Height, 8*down)*c.V
+		wide, high := ceil(d.Width*c.H, across), ceil(d.Height*c.V, down)
+		p.wide, p.high = ceil(wide, 8), ceil(high, 8)
+		p.plane = Plane{W: ceil(wide*p.points.X, 8), H: ceil(high*p.points.Y, 8), Stride: p.across * p.points.X,
+			Across: float64(8*across) / float64(c.H*p.points.X), Down: float64(8*down) / float64(c.V*p.points.Y)}
+		n := p.plane.Stride * p.down * p.points.Y
+		if points == nil {
+			p.plane.Whole = make([]uint8, n)
+		} else {
+			p.plane.Reduced = make([]int16, n+p.plane.Stride+64)
+		}
+		if blocks := p.across * p.down; d.Progressive {
+			p.coefficients, p.present = make([]int16, blocks*(p.last+1)), make([]uint64, blocks)
+		}
+		d.parts = append(d.parts, p)
+	}
+}
+
+// segment reads a segment behind the header.
+func (d *decoder) segment(s *segments) error {
+	switch s.marker {
+	case quantizers, huffmans, interval, startScan:
+	case baseline, extended, progressive:
+		if d.scans > 0 {
+			return errors.New("it has two frame headers")
+		}
+		return nil
+	default:
+		return nil
+	}
+	b, err := s.contents()
+	if err != nil {
+		return err
+	}
+	switch s.marker {
+	case quantizers:
+		return d.quantizers(b)
+	case huffmans:
+		return d.huffmans(b)
+	case interval:
+		if len(b) != 2 {
+			return errors.New("its restart interval has another length than 2")
+		}
+		d.interval = int(binary.BigEndian.Uint16(b))
+		return nil
+	}
+	if d.scans++; d.scans > MaxScans {
+		return fmt.Errorf("a JPEG of more than %d scans, each of which passes over the whole image; save it anew", MaxScans)
+	}
+	if err := d.scan(b, int(s.at)); err != nil {
+		return err
+	}
+	s.at = int64(d.next)
+	return nil
+}
+
+// zigzag is the place in a block of each coefficient in the order of a file (T.81, figure A.6).
+var zigzag = func() (order [64]int) {
+	k := 0
+	for sum := range 15 {
+		for i := max(0, sum-7); i <= min(sum, 7); i++ {
+			row, column := i, sum-i
+			if sum%2 == 0 {
+				row, column = column, row
+			}
+			order[k] = 8*row + column
+			k++
+		}
+	}
+	return order
+}()
+
+// quantizers reads tables of quantization (T.81, B.2.4.1).
+func (d *decoder) quantizers(b []byte) error {
+	for len(b) > 0 {
+		size, which := 1, b[0]&15
+		switch b[0] >> 4 {
+		case 0:
+		case 1:
+			size = 2
+		default:
+			return errors.New("a quantization table has numbers of neither 8 nor 16 bits")
+		}
+		if which > 3 || len(b) < 1+64*size {
+			return errors.New("a quantization table is corrupt")
+		}
+		b = b[1:]
+		t := new([64]int32)
+		for _, at := range zigzag {
+			t[at] = int32(b[0])
+			if size == 2 {
+				t[at] = t[at]<<8 | int32(b[1])
+			}
+			b = b[size:]
+		}
+		d.quantizer[which] = t
+	}
+	return nil
+}
+
+// huffmans reads tables of codes (T.81, B.2.4.2).
+func (d *decoder) huffmans(b []byte) error {
+	for len(b) > 0 {
+		if len(b) < 17 {
+			return errTable
+		}
+		class, which, n := int(b[0]>>4), b[0]&15, 0
+		for _, c := range b[1:17] {
+			n += int(c)
+		}
+		if class > 1 || which > 3 || n == 0 || n > 256 || len(b) < 17+n {
+			return errTable
+		}
+		if d.codes[class][which] == nil {
+			d.codes[class][which] = &huffman{}
+		}
+		if err := d.codes[class][which].set(b[1:17], b[17:17+n], class); err != nil {
+			return err
+		}
+		b = b[17+n:]
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package jpeg
+
+import "errors"
+
+const (
+	lookBits = 10 // bits by which codes are looked up, and values with them
+	skipBits = 12 // bits by which several codes are skipped at once
+)
+
+// An entry of a table: bits 0 to 4 are the length of a code, with its value's where the entry holds that; bits 5 to 8 the run of zeros
+// before the value; bits 9 to 12 the bits of a value that follow the code; bit 13 says that there is no value; the upper half is the value.
+type entry uint32
+
+const noValue entry = 1 << 13
+
+func (e entry) length() uint { return uint(e & 31) }
+func (e entry) run() int     { return int(e >> 5 & 15) }
+func (e entry) size() uint   { return uint(e >> 9 & 15) }
+func (e entry) value() int32 { return int32(e) >> 16 }
+
+// A skip is codes and their values that fit in skipBits: bits 0 to 4 are their bits, 5 to 11 the coefficients that they pass, and bit 12
+// says that the last is the end of the block.
+type skip uint16
+
+const endOfBlock skip = 1 << 12
+
+// huffman is a table of codes (T.81, annexes C and F).
+type huffman struct {
+	look    [1 << lookBits]entry
+	skips   []skip // made where skipped says so
+	skipped bool
+	symbols [256]byte
+	// last[l] is the largest code of l bits, aligned to 16 bits, plus one; first[l] takes a code to its symbol's place.
+	last  [18]int32
+	first [17]int32
+}
+
+var (
+	errTable = errors.New("a table of codes is corrupt")
+	errCode  = errors.New("its pixels are corrupt: a code is in no table")
+)
+
+// set makes the table of the number of codes of each length and their symbols, which are sizes of differences where the class is 0.
+func (h *huffman) set(counts []byte, symbols []byte, class int) error {
+	h.look, h.skipped = [1 << lookBits]entry{}, false
+	copy(h.symbols[:], symbols)
+	code, k := int32(0), 0
+	for l := 1; l <= 16; l++ {
+		h.first[l] = int32(k) - code
+		for range counts[l-1] {
+			if code >= 1<<l || class == 0 && symbols[k] > 15 {
+				return errTable
+			}
+			if l <= lookBits {
+				h.enter(code, l, h.symbols[k], class)
+			}
+			code++
+			k++
+		}
+		h.last[l] = code << (16 - l)
+		code <<= 1
+	}
+	h.last[17] = 1 << 30
+	return nil
+}
+
+// enter sets the entries that begin with a code of l bits.
+func (h *huffman) enter(code int32, l int, symbol byte, class int) {
+	from := int(code) << (lookBits - l)
+	for i := range 1 << (lookBits - l) {
+		h.look[from+i] = entryOf(symbol, l, class, uint(i), uint(lookBits-l))
+	}
+}
+
+// entryOf returns the entry for a code of l bits, which rest of n bits follows.
+func entryOf(symbol byte, l, class int, rest, n uint) entry {
+	run, size := entry(symbol>>4), uint(symbol&15)
+	if class == 0 {
+		run, size = 0, uint(symbol)
+	}
+	e := entry(l) | run<<5
+	switch {
+	case size == 0 && class == 1:
+		e |= noValue
+	case size > n || size == 0:
+		e |= entry(size) << 9
+	default:
+		e += entry(size) | entry(uint16(extend(uint64(rest>>(n-size)), size)))<<16
+	}
+	return e
+}
+
+// extend returns the value of bits of a size (T.81, F.2.2.1).
+func extend(bits uint64, size uint) int32 {
+	v := int32(bits)
+	if v < 1<<(size-1) {
+		v += -1<<size + 1
+	}
+	return v
+}
+
+// long finds a code of more than lookBits bits at the beginning of acc.
+func (h *huffman) long(acc uint64, class int) (entry, bool) {
+	top := int32(acc >> 48)
+	l := 1
+	for top >= h.last[l] {
+		l++
+	}
+	if l > 16 {
+		return 0, false
+	}
+	return entryOf(h.symbols[(top>>(16-l)+h.first[l])&255], l, class, 0, 0), true
+}
+
+// skipping makes the table of codes that are skipped.
+func (h *huffman) skipping() {
+	if h.skipped {
+		return
+	}
+	if h.skipped = true; h.skips == nil {
+		h.skips = make([]skip, 1<<skipBits)
+	}
+	for i := range h.skips {
+		var s skip
+		for used := uint(0); ; {
+			e := h.look[i<<used&(1<<skipBits-1)>>(skipBits-lookBits)]
+			n := e.length() + e.size()
+			if e == 0 || used+n > skipBits {
+				break
+			}
+			used += n
+			s += skip(n)
+			if e&noValue != 0 && e.run() < 15 {
+				s |= endOfBlock
+				break
+			}
+			if passed := int(s>>5&127) + e.run() + 1; passed > 63 {
+				s = 0
+				break
+			}
+			s += skip(e.run()+1) << 5
+		}
+		h.skips[i] = s
+	}
+}

@@ -1,0 +1,91 @@
+package jpeg
+
+import (
+	"errors"
+	"image"
+	"image/color"
+)
+
+// picture returns the planes as an image.
+func (d *decoder) picture() (image.Image, error) {
+	r := image.Rect(0, 0, d.Width, d.Height)
+	switch {
+	case len(d.parts) == 1:
+		p := &d.parts[0].plane
+		return &image.Gray{Pix: p.Whole, Stride: p.Stride, Rect: r}, nil
+	case len(d.parts) == 4:
+		return d.inks(r)
+	case d.RGB():
+		im := image.NewRGBA(r)
+		for i := range 3 {
+			d.spread(i, im.Pix[i:], im.Stride)
+		}
+		d.fillAlpha(im)
+		return im, nil
+	}
+	ratio, err := d.ratio()
+	if err != nil {
+		return nil, err
+	}
+	luma, cb, cr := &d.parts[0].plane, &d.parts[1].plane, &d.parts[2].plane
+	return &image.YCbCr{Y: luma.Whole, Cb: cb.Whole, Cr: cr.Whole, YStride: luma.Stride, CStride: cb.Stride,
+		SubsampleRatio: ratio, Rect: r}, nil
+}
+
+func (d *decoder) fillAlpha(im *image.RGBA) {
+	for i := 3; i < len(im.Pix); i += 4 {
+		im.Pix[i] = 255
+	}
+}
+
+// ratios are how many pixels across and down a sample of colour covers.
+var ratios = map[[2]int]image.YCbCrSubsampleRatio{
+	{1, 1}: image.YCbCrSubsampleRatio444, {2, 1}: image.YCbCrSubsampleRatio422, {2, 2}: image.YCbCrSubsampleRatio420,
+	{1, 2}: image.YCbCrSubsampleRatio440, {4, 1}: image.YCbCrSubsampleRatio411, {4, 2}: image.YCbCrSubsampleRatio410,
+}
+
+func (d *decoder) ratio() (image.YCbCrSubsampleRatio, error) {
+	lx, ly := d.Cover(0)
+	bx, by := d.Cover(1)
+	rx, ry := d.Cover(2)
+	ratio, known := ratios[[2]int{bx, by}]
+	if lx != 1 || ly != 1 || bx != rx || by != ry || !known {
+		return 0, errSampling
+	}
+	return ratio, nil
+}
+
+var errSampling = errors.New("its colours are sampled in a way that is not read")
+
+// spread writes a component's sample for each pixel, four bytes apart.
+func (d *decoder) spread(i int, to []uint8, stride int) {
+	p := &d.parts[i].plane
+	cx, cy := d.Cover(i)
+	for y := range d.Height {
+		row, out := p.Whole[y/cy*p.Stride:], to[y*stride:]
+		for x := range d.Width {
+			out[4*x] = row[x/cx]
+		}
+	}
+}
+
+// inks returns a picture of four components: CMYK as Adobe writes it, which is inverted, or YCCK, of which black alone is.
+func (d *decoder) inks(r image.Rectangle) (image.Image, error) {
+	if !d.Adobe {
+		return nil, errors.New("it has four colours and does not say which (an Adobe segment is missing)")
+	}
+	im := image.NewCMYK(r)
+	for i := range 4 {
+		d.spread(i, im.Pix[i:], im.Stride)
+	}
+	for i := 0; i < len(im.Pix); i += 4 {
+		p := im.Pix[i:][:4]
+		if d.Transform != 0 {
+			p[0], p[1], p[2] = color.YCbCrToRGB(p[0], p[1], p[2])
+		} else {
+			p[0], p[1], p[2] = 255-p[0], 255-p[1], 255-p[2]
+		}
+		p[3] = 255 - p[3]
+	}
+	return im, nil
+}

@@ -1,0 +1,389 @@
+package jpeg
+
+import (
+	"errors"
+	"fmt"
+)
+
+// scan is one scan's header (T.81, B.2.3) and the state between its blocks.
+type scan struct {
+	parts      []*part
+	dc, ac     [4]*huffman
+	start, end int // of the coefficients, in zigzag order
+	high, low  int // bits of successive approximation
+	run        int // blocks that end at once
+}
+
+// errPixels is the error for pixels that end too soon.
+var errPixels = fmt.Errorf("its pixels are cut off: %w", errCut)
+
+// scan decodes a scan, whose header is b, from an offset of the file on.
+func (d *decoder) scan(b []byte, at int) error {
+	s, err := d.scanHeader(b)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.parts {
+		p.seen = p.seen || s.start == 0 && s.high == 0
+		p.dc = 0
+	}
+	d.begin(at)
+	if len(s.parts) == 1 {
+		p := s.parts[0]
+		for y := range p.high {
+			for x := range p.wide {
+				if err := d.restart(s, y*p.wide+x); err != nil {
+					return err
+				}
+				if err := d.one(s, 0, x, y); err != nil {
+					return err
+				}
+			}
+			if err := d.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		return d.finish()
+	}
+	across, down := d.most()
+	wide, high := ceil(d.Width, 8*across), ceil(d.Height, 8*down)
+	for y := range high {
+		for x := range wide {
+			if err := d.restart(s, y*wide+x); err != nil {
+				return err
+			}
+			if err := d.several(s, x, y); err != nil {
+				return err
+			}
+		}
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return d.finish()
+}
+
+// several decodes the blocks of an MCU (T.81, A.2.3).
+func (d *decoder) several(s *scan, x, y int) error {
+	for i, p := range s.parts {
+		for v := range p.V {
+			for h := range p.H {
+				if err := d.one(s, i, x*p.H+h, y*p.V+v); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// scanHeader reads a scan's header.
+func (d *decoder) scanHeader(b []byte) (*scan, error) {
+	errHeader := errors.New("the header of a scan is corrupt")
+	if len(b) < 1 || b[0] < 1 || b[0] > 4 || len(b) != 4+2*int(b[0]) {
+		return nil, errHeader
+	}
+	s := &scan{}
+	n := int(b[0])
+	s.start, s.end, s.high, s.low = int(b[1+2*n]), int(b[2+2*n]), int(b[3+2*n]>>4), int(b[3+2*n]&15)
+	if !d.Progressive {
+		s.start, s.end, s.high, s.low = 0, 63, 0, 0
+	}
+	if s.start > s.end || s.end > 63 || s.low > 13 || s.high != 0 && s.high != s.low+1 ||
+		d.Progressive && (s.start == 0 && s.end != 0 || s.start > 0 && n > 1) {
+		return nil, errHeader
+	}
+	blocks := 0
+	for i := range n {
+		p := d.component(int(b[1+2*i]))
+		if p == nil {
+			return nil, fmt.Errorf("a scan is of component %d, which there is not", b[1+2*i])
+		}
+		for _, other := range s.parts {
+			if other == p {
+				return nil, errHeader
+			}
+		}
+		blocks += p.H * p.V
+		if err := d.tables(s, p, b[2+2*i]); err != nil {
+			return nil, err
+		}
+	}
+	if n > 1 && blocks > 10 {
+		return nil, errors.New("a scan has more than 10 blocks an MCU")
+	}
+	return s, nil
+}
+
+func (d *decoder) component(id int) *part {
+	for i := range d.parts {
+		if d.parts[i].ID == id {
+			return &d.parts[i]
+		}
+	}
+	return nil
+}
+
+// tables adds a component with its tables to a scan.
+func (d *decoder) tables(s *scan, p *part, which byte) error {
+	i, td, ta := len(s.parts), which>>4, which&15
+	if td > 3 || ta > 3 {
+		return errors.New("a scan wants a table of codes of which there are 4")
+	}
+	s.parts = append(s.parts, p)
+	if p.quantizer == nil {
+		if p.quantizer = d.quantizer[p.table]; p.quantizer == nil {
+			return fmt.Errorf("component %d has no quantization table", p.ID)
+		}
+	}
+	s.dc[i], s.ac[i] = d.codes[0][td], d.codes[1][ta]
+	if s.start == 0 && s.high == 0 && s.dc[i] == nil || s.end > 0 && s.ac[i] == nil {
+		return fmt.Errorf("component %d has no table of codes", p.ID)
+	}
+	if p.last < 63 && s.end > 0 {
+		s.ac[i].skipping()
+	}
+	return nil
+}
+
+// restart begins a restart interval behind its marker (T.81, F.2.2.5), where the MCU of that number begins one.
+func (d *decoder) restart(s *scan, mcu int) error {
+	if d.interval == 0 || mcu == 0 || mcu%d.interval != 0 {
+		return nil
+	}
+	if err := d.finish(); err != nil {
+		return err
+	}
+	want := byte(restart + (mcu/d.interval-1)%8)
+	at := d.next
+	for at < len(d.data) && d.data[at] == 0xff {
+		at++
+	}
+	if at >= len(d.data) {
+		return errPixels
+	}
+	if d.data[at] != want {
+		return fmt.Errorf("its pixels are corrupt: marker %#x lies where restart %#x belongs", d.data[at], want)
+	}
+	d.begin(at + 1)
+	for _, p := range s.parts {
+		p.dc = 0
+	}
+	s.run = 0
+	return nil
+}
+
+// finish passes over the rest of the data before the next marker.
+func (d *decoder) finish() error {
+	for !d.ended {
+		d.at = d.size
+		d.fill()
+	}
+	return nil
+}
+
+// one decodes a block of the scan's i-th component.
+func (d *decoder) one(s *scan, i, x, y int) error {
+	p := s.parts[i]
+	d.ready()
+	var err error
+	switch {
+	case !d.Progressive:
+		err = d.sequential(p, s.dc[i], s.ac[i], x, y)
+	case s.start == 0:
+		err = d.difference(s, p, s.dc[i], y*p.across+x)
+	case s.high == 0:
+		err = d.first(s, p, s.ac[i], y*p.across+x)
+	default:
+		err = d.refine(s, p, s.ac[i], y*p.across+x)
+	}
+	if d.over() {
+		return errPixels
+	}
+	return err
+}
+
+// sequential decodes a block (T.81, F.2.2).
+func (d *decoder) sequential(p *part, dc, ac *huffman, x, y int) error {
+	_, v, err := d.code(dc, 0)
+	if err != nil {
+		return err
+	}
+	p.dc += v
+	d.block[0] = p.dc * p.quantizer[0]
+	top, err := d.coefficients(ac, p.quantizer, p.last)
+	if err != nil {
+		return err
+	}
+	d.transform(p, top, x, y)
+	return nil
+}
+
+var errMany = errors.New("its pixels are corrupt: a block has more than 64 coefficients")
+
+// coefficients decodes those behind the first, of which those behind last are passed over, and returns the number of the last that is kept.
+func (d *decoder) coefficients(ac *huffman, quantizer *[64]int32, last int) (top int, err error) {
+	for k := 1; k < 64; k++ {
+		if d.n < 32 {
+			d.more()
+		}
+		if k > last {
+			if s := ac.skips[d.acc>>(64-skipBits)]; s != 0 && k+int(s>>5&127) < 64 {
+				d.acc <<= s & 31
+				d.n -= uint(s & 31)
+				if s&endOfBlock != 0 {
+					return top, nil
+				}
+				k += int(s>>5&127) - 1
+				continue
+			}
+		}
+		e, v, err := d.code(ac, 1)
+		if err != nil {
+			return 0, err
+		}
+		k += e.run()
+		if e&noValue != 0 {
+			if e.run() < 15 {
+				return top, nil
+			}
+			continue
+		}
+		if k > 63 {
+			return 0, errMany
+		}
+		if k <= last {
+			at := zigzag[k]
+			d.block[at] = v * quantizer[at]
+			top = k
+		}
+	}
+	return top, nil
+}
+
+// difference decodes the first coefficient of a block of a progressive file (T.81, G.1.2.1).
+func (d *decoder) difference(s *scan, p *part, dc *huffman, block int) error {
+	c := &p.coefficients[block*(p.last+1)]
+	if s.high > 0 {
+		if d.take(1) == 1 {
+			*c |= 1 << s.low
+		}
+		return nil
+	}
+	_, v, err := d.code(dc, 0)
+	p.dc += v
+	*c = int16(p.dc << s.low)
+	return err
+}
+
+// first decodes the upper bits of a block's coefficients (T.81, G.1.2.2).
+func (d *decoder) first(s *scan, p *part, ac *huffman, block int) error {
+	if s.run > 0 {
+		s.run--
+		return nil
+	}
+	stored := p.coefficients[block*(p.last+1):][:p.last+1]
+	for k := s.start; k <= s.end; k++ {
+		e, v, err := d.code(ac, 1)
+		if err != nil {
+			return err
+		}
+		if e&noValue != 0 && e.run() < 15 {
+			s.run = 1<<e.run() - 1 + int(d.take(uint(e.run())))
+			return nil
+		}
+		k += e.run()
+		if e&noValue != 0 {
+			continue
+		}
+		if k > s.end {
+			return errMany
+		}
+		p.present[block] |= 1 << k
+		if k <= p.last {
+			stored[k] = int16(v << s.low)
+		}
+	}
+	return nil
+}
+
+// refine decodes a further bit of a block's coefficients (T.81, G.1.2.3).
+func (d *decoder) refine(s *scan, p *part, ac *huffman, block int) error {
+	stored := p.coefficients[block*(p.last+1):][:p.last+1]
+	k := s.start
+	for s.run == 0 && k <= s.end {
+		e, v, err := d.code(ac, 1)
+		if err != nil {
+			return err
+		}
+		zeros := e.run()
+		if e&noValue != 0 && zeros < 15 {
+			s.run = 1<<zeros + int(d.take(uint(zeros)))
+			break
+		}
+		if v != 0 && v != 1 && v != -1 {
+			return errors.New("its pixels are corrupt: a coefficient is refined by more than one bit")
+		}
+		k = d.pass(s, p, stored, block, k, zeros)
+		if v != 0 {
+			if k > s.end {
+				return errMany
+			}
+			p.present[block] |= 1 << k
+			if k <= p.last {
+				stored[k] = int16(v << s.low)
+			}
+		}
+		k++
+	}
+	if s.run > 0 {
+		d.pass(s, p, stored, block, k, 64)
+		s.run--
+	}
+	return nil
+}
+
+// pass refines the coefficients from k on that are present, and returns the number of the one behind as many that are not.
+func (d *decoder) pass(s *scan, p *part, stored []int16, block, k, zeros int) int {
+	for ; k <= s.end; k++ {
+		if p.present[block]>>k&1 == 0 {
+			if zeros == 0 {
+				break
+			}
+			zeros--
+			continue
+		}
+		if d.take(1) == 0 || k > p.last {
+			continue
+		}
+		if stored[k] >= 0 {
+			stored[k] += 1 << s.low
+		} else {
+			stored[k] -= 1 << s.low
+		}
+	}
+	return k
+}
+
+// restore turns the coefficients of a progressive file into samples.
+func (d *decoder) restore(p *part) error {
+	for y := range p.high {
+		for x := range p.wide {
+			stored := p.coefficients[(y*p.across+x)*(p.last+1):][:p.last+1]
+			top := 0
+			for k, v := range stored {
+				if v != 0 {
+					at := zigzag[k]
+					d.block[at] = int32(v) * p.quantizer[at]
+					top = k
+				}
+			}
+			d.transform(p, top, x, y)
+		}
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	p.coefficients, p.present = nil, nil
+	return nil
+}

@@ -1,0 +1,150 @@
+package jpeg
+
+// The inverse DCT computes with 13 fractional bits and keeps two of them between columns and rows, as the transform of Loeffler, Ligtenberg
+// and Moschytz (ICASSP 1989) in libjpeg does, whose samples it has where all eight points are computed. Fewer points are the same sum of
+// cosines, of the lower frequencies alone, at the middles of larger samples.
+const (
+	fraction = 13
+	between  = 2
+	// eighth are the bits of the factor 8 by which two passes enlarge.
+	eighth = 3
+	// beyond bounds reduced samples, less 128.
+	beyond = 255
+)
+
+// Factors with fraction bits.
+const (
+	c0298 = 2446  // sqrt 2 (-cos 1 + cos 3 + cos 5 - cos 7), of angles in units of pi/16
+	c0390 = 3196  // sqrt 2 (cos 3 - cos 5)
+	c0541 = 4433  // sqrt 2 cos 6
+	c0765 = 6270  // sqrt 2 (cos 2 - cos 6)
+	c0899 = 7373  // sqrt 2 (cos 3 - cos 7)
+	c1175 = 9633  // sqrt 2 cos 3
+	c1306 = 10703 // sqrt 2 cos 2
+	c1501 = 12299 // sqrt 2 (cos 1 + cos 3 - cos 5 - cos 7)
+	c1847 = 15137 // sqrt 2 (cos 2 + cos 6)
+	c1961 = 16069 // sqrt 2 (cos 3 + cos 5)
+	c2053 = 16819 // sqrt 2 (cos 1 + cos 3 - cos 5 + cos 7)
+	c2562 = 20995 // sqrt 2 (cos 1 + cos 3)
+	c3072 = 25172 // sqrt 2 (cos 1 + cos 3 + cos 5 - cos 7)
+)
+
+// line is eight coefficients, or the samples of their sum times sqrt 8, with fraction bits more.
+type line [8]int32
+
+// eight computes all points.
+func (l *line) eight() {
+	z := (l[2] + l[6]) * c0541
+	even2, even3 := z-l[6]*c1847, z+l[2]*c0765
+	even0, even1 := (l[0]+l[4])<<fraction, (l[0]-l[4])<<fraction
+	a, b, c, d := even0+even3, even1+even2, even1-even2, even0-even3
+
+	o0, o1, o2, o3 := l[7], l[5], l[3], l[1]
+	z1, z2, z3, z4 := o0+o3, o1+o2, o0+o2, o1+o3
+	z5 := (z3 + z4) * c1175
+	z1, z2 = -z1*c0899, -z2*c2562
+	z3, z4 = z5-z3*c1961, z5-z4*c0390
+	o0 = o0*c0298 + z1 + z3
+	o1 = o1*c2053 + z2 + z4
+	o2 = o2*c3072 + z2 + z3
+	o3 = o3*c1501 + z1 + z4
+	*l = line{a + o3, b + o2, c + o1, d + o0, d - o0, c - o1, b - o2, a - o3}
+}
+
+// four computes four points of the first four coefficients.
+func (l *line) four() {
+	even0, even1 := (l[0]+l[2])<<fraction, (l[0]-l[2])<<fraction
+	o0, o1 := l[1]*c1306+l[3]*c0541, l[1]*c0541-l[3]*c1306
+	l[0], l[1], l[2], l[3] = even0+o0, even1+o1, even1-o1, even0-o0
+}
+
+// points computes n points.
+func (l *line) points(n int) {
+	switch n {
+	case 8:
+		l.eight()
+	case 4:
+		l.four()
+	case 2:
+		l[0], l[1] = (l[0]+l[1])<<fraction, (l[0]-l[1])<<fraction
+	default:
+		l[0] <<= fraction
+	}
+}
+
+// transform writes the samples of a block, whose last coefficient is the top-th in zigzag order, and clears it.
+func (d *decoder) transform(p *part, top, x, y int) {
+	px, py := p.points.X, p.points.Y
+	at := y*py*p.plane.Stride + x*px
+	b := &d.block
+	if top == 0 {
+		// All samples are one: both passes are exact.
+		p.plane.fill(at, px, py, (b[0]+1<<(eighth-1))>>eighth)
+		b[0] = 0
+		return
+	}
+	var columns [8]line // of the rows between the passes
+	for u := range px {
+		var l line
+		rest := int32(0)
+		for v := range py {
+			l[v] = b[8*v+u]
+			rest |= l[v]
+		}
+		if rest == 0 {
+			continue
+		}
+		l.points(py)
+		const shift = fraction - between
+		for v := range py {
+			columns[v][u] = (l[v] + 1<<(shift-1)) >> shift
+		}
+	}
+	const shift = fraction + between + eighth
+	for v := range py {
+		l := &columns[v]
+		l.points(px)
+		p.plane.put(at, l[:px], 1<<(shift-1), shift)
+		at += p.plane.Stride
+	}
+	if top >= 16 {
+		*b = [64]int32{}
+		return
+	}
+	for k := range top + 1 {
+		b[zigzag[k]] = 0
+	}
+}
+
+// put writes a row of samples.
+func (p *Plane) put(at int, row []int32, half int32, shift uint) {
+	if p.Whole != nil {
+		to := p.Whole[at:][:len(row)]
+		for i, v := range row {
+			to[i] = uint8(min(255, max(0, (v+half)>>shift+128)))
+		}
+		return
+	}
+	to := p.Reduced[at:][:len(row)]
+	for i, v := range row {
+		to[i] = int16(min(beyond, max(-beyond, (v+half)>>shift)))
+	}
+}
+
+// fill writes equal samples.
+func (p *Plane) fill(at, across, down int, v int32) {
+	for range down {
+		if p.Whole != nil {
+			w := uint8(min(255, max(0, v+128)))
+			for i := range p.Whole[at:][:across] {
+				p.Whole[at+i] = w
+			}
+		} else {
+			w := int16(min(beyond, max(-beyond, v)))
+			for i := range p.Reduced[at:][:across] {
+				p.Reduced[at+i] = w
+			}
+		}
+		at += p.Stride
+	}
+}
