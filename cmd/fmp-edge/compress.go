@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
@@ -105,6 +106,7 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 		private:  newPrivateFlags(f),
 		asJSON:   f.Bool("json", false, "print JSON"),
 	}
+	outputs.Files(f, "output")
 	signerFlags(f)
 	if err := f.MarkHidden("scope"); err != nil { // join's
 		panic(err)
@@ -124,9 +126,6 @@ func (c *compressing) check() error {
 	}
 	if err := identity.CheckName(*c.client); err != nil {
 		return usagef("compress: --client: %w", err)
-	}
-	if err := atomicfile.HasFolder(*c.output); err != nil {
-		return &usageError{fmt.Errorf("compress: --output: %w", err)}
 	}
 	switch federate.Precision(*c.precision) {
 	case federate.Single, federate.Half, federate.Int8:

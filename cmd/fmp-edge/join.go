@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
@@ -53,7 +54,7 @@ type server struct {
 }
 
 func connectionFlags(f *pflag.FlagSet) *connection {
-	return &connection{
+	c := &connection{
 		key:        f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),
 		ca:         f.String("ca", "", "file of certificates to trust in place of the system's"),
 		helper:     f.String("helper", "", "address of the helper of a private round with two servers, from elsewhere than the first server"),
@@ -67,6 +68,8 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 			"it also trusted (the server, which sees the sums without noise)"),
 		asJSON: f.Bool("json", false, "print JSON"),
 	}
+	outputs.Files(f, "receipt")
+	return c
 }
 
 // beside is the name of a file of a round beside the key's.

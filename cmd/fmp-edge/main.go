@@ -20,6 +20,7 @@ import (
 	"fmp/cmd/buildinfo"
 	"fmp/cmd/internal/crash"
 	"fmp/cmd/internal/interrupt"
+	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
 	"fmp/onnx/printable"
 	"fmp/pipeline/federate/sender"
@@ -150,6 +151,11 @@ func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 		if err != nil {
 			return usagef("%s: %w; see fmp-edge %s --help", c.name, err, c.name)
 		}
+		release, err := outputs.Check(f, f.Args())
+		if err != nil {
+			return usagef("%s: %w", c.name, err)
+		}
+		defer release()
 		return run(ctx, f.Args(), out, log)
 	}
 	return usagef("unknown command %q; there are %s: see fmp-edge help", args[0], strings.Join(names, ", "))

@@ -196,7 +196,7 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 
 // free returns an error where another private upload stands in the new one's place.
 func (a *answer) free() error {
-	if data, err := regularfile.ReadFile(a.Upload, federate.MaxBytes); err == nil && federate.IsRelease(data) && !*a.private.redraw {
+	if data, err := regularfile.ReadOutput(a.Upload, federate.MaxBytes); err == nil && federate.IsRelease(data) && !*a.private.redraw {
 		return usagef("compress: %s is an upload of a private round already, of other images, another round or another budget: give another "+
 			"file with -o, or move it away", a.Upload)
 	}
@@ -259,7 +259,7 @@ func absolute(upload string, messages [][]byte) ([]privacy.Written, error) {
 // keep takes the upload that was made before of the same images, for the same round.
 func (a *answer) keep(s *privacy.Spending) error {
 	for _, f := range s.Files {
-		data, err := regularfile.ReadFile(f.Path, federate.MaxBytes)
+		data, err := regularfile.ReadOutput(f.Path, federate.MaxBytes)
 		if err != nil || models.DigestBytes(data) != f.Sha256 {
 			return usagef("compress: the upload of these images for round %d was made on %s, and %s is not there any more as it was: noise that "+
 				"is drawn again spends epsilon %g again; bring the file back, or give --redraw",

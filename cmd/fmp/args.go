@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"fmp/onnx/atomicfile"
 )
 
 // noArgs refuses positional arguments, naming them.
@@ -44,22 +42,5 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		}
 		return usageErrorf("%s wants %s and was given %d arguments; %s --help shows how to use it", cmd.CommandPath(), strings.Join(names, " "),
 			len(args), cmd.CommandPath())
-	}
-}
-
-// wantFolders checks, before a command's work, that the folders are there in which the files of these flags are to be written: a folder
-// with a mistyped name is not made.
-func wantFolders(cmd *cobra.Command, flags ...string) {
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		for _, name := range flags {
-			path := cmd.Flags().Lookup(name).Value.String()
-			if path == "" {
-				continue
-			}
-			if err := atomicfile.HasFolder(path); err != nil {
-				return usageError(fmt.Errorf("--%s: %w", name, err))
-			}
-		}
-		return nil
 	}
 }

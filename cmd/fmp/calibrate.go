@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
@@ -75,7 +76,7 @@ The same images let fmp predict --error R answer only as many images as keep the
 	fl.Float64Var(&r.Level, "level", 0.9, "probability with which a set holds the true class, 0.5 to 0.999")
 	setFlags(cmd, &r.Score, &r.ByClass, &r.shares)
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
-	wantFolders(cmd, "out")
+	outputs.Files(cmd.Flags(), "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
 	"fmp/onnx/atomicfile"
 )
@@ -78,7 +79,7 @@ with one row of images for each class.`,
 	onBadFlag(cmd, &onBad)
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the drawn data sets")
 	f.StringVarP(&out, "out", "o", "", "PNG `FILE` of the contact sheet")
-	wantFolders(cmd, "out")
+	outputs.Files(cmd.Flags(), "out")
 	f.StringVar(&part, "part", "train", "images of the sheet: train or test")
 	f.IntVar(&cols, "columns", 20, "images in a row")
 	f.IntVar(&scale, "scale", 2, "magnification of the sheet, 1 to 16")

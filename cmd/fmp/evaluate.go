@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/onnx/atomicfile"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/evaluate"
@@ -48,7 +49,7 @@ Of a classifier with prediction sets it says how many hold the true class, with 
 	levelFlag(cmd, &level)
 	fl.BoolVar(&clients, "by-client", false, "IMAGES has one folder a client, each with one a class: score prediction sets by client as well")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
-	wantFolders(cmd, "report", "card")
+	outputs.Files(cmd.Flags(), "report", "card")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err

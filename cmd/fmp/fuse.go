@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/featurize/extractor"
 	"fmp/models"
 	"fmp/onnx"
@@ -157,7 +157,7 @@ fmp train open) reads the uploads.`,
 	s := bindSettings(cmd, &o.settings, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "open.", "privacy.model",
 		"embedding.", "engine.")
 	cmd.Flags().StringVarP(&o.out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
-	wantFolders(cmd, "model")
+	outputs.Files(cmd.Flags(), "model")
 	cmd.Flags().StringVar(&o.upload, "upload", "", "what uploads are made of: moments, class-means, coordinates, points or "+
 		"private (see above)")
 	cmd.Flags().Var(&o.moments.bytes, "bytes",
@@ -230,11 +230,21 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m 
 	if o.upload == "" && o.names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") {
 		o.upload = uploadMoments
 	}
+	if o.out == "" {
+		o.out = "client.onnx"
+		if o.upload != uploadMoments {
+			o.out = strings.Map(fileRune, cfg.Dataset.Label()) + "-client.onnx"
+		}
+		release, err := outputs.Claim(o.out)
+		if err != nil {
+			return nil, pre, usageError(err)
+		}
+		defer release()
+	}
 	if o.upload == uploadMoments {
 		if err := checkNames(o.names); err != nil {
 			return nil, pre, usageError(fmt.Errorf("%w; --upload %s asks for them", err, uploadMoments))
 		}
-		o.out = cmp.Or(o.out, "client.onnx")
 		o.moments.learn = s.given("dataset.name") && len(cfg.Extractor.Kappa) == 0
 		return momentsClient(cmd, eng, cfg, o.names, o.moments)
 	}
@@ -242,7 +252,6 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m 
 		o.upload = uploadPoints
 	}
 	m, pre, o.upload, err = corpusClient(cmd, eng, cfg, o.upload, o.names)
-	o.out = cmp.Or(o.out, strings.Map(fileRune, cfg.Dataset.Label())+"-client.onnx")
 	return m, pre, err
 }
 

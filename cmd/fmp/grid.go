@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
@@ -64,6 +65,7 @@ this machine's is refused. results.jsonl is the same, byte for byte, whoever mak
 		Args: exactArgs("FILE"),
 	}
 	cmd.Flags().StringVar(&o.out, "out", "", "folder of the run directories (default: grids/ and the file's name)")
+	outputs.Folders(cmd.Flags(), "out")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "threads of all runs together; 0 means one a core")
 	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "list the runs and how far they are, and do none")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the runs' tables as JSON")

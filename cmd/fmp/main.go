@@ -13,8 +13,11 @@ import (
 
 	"fmp/cmd/internal/crash"
 	"fmp/cmd/internal/interrupt"
+	"fmp/cmd/internal/outputs"
 	_ "fmp/onnx/classical" // operators of ai.onnx.ml on the pure engine
 	"fmp/onnx/printable"
+
+	"github.com/spf13/cobra"
 )
 
 // resumable are the commands that keep finished work and go on when they are given again.
@@ -42,6 +45,15 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	release := func() {}
+	defer func() { release() }()
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		free, err := outputs.Check(cmd.Flags(), args)
+		if err == nil {
+			release = free
+		}
+		return usageError(err)
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
@@ -69,7 +70,7 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 	s := bindSettings(cmd, &cfg, runAliases, "seed", "predictor.model", "open.model", "posterior.scope", "engine.threads")
 	flags := cmd.Flags()
 	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
-	wantFolders(cmd, "output")
+	outputs.Files(cmd.Flags(), "output")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged")
 	flags.BoolVar(&o.trust, "trust", false, "take every client that is summed for honest")
 	flags.StringArrayVar(&o.without, "without", nil, "`UPLOAD` of a client that withdraws, which is passed over, and taken out of parts "+

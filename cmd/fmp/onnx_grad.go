@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/onnx"
 	"fmp/onnx/grad"
 	"fmp/onnx/serde"
@@ -53,7 +54,7 @@ are grad_A for each value A named by --wrt: inputs, initializers or values in be
 	f.BoolVar(&opt.ParamsAsInputs, "params-as-inputs", false, "turn the initializers named by --wrt into inputs")
 	f.BoolVar(&opt.UnitCotangent, "unit", false, "set the cotangents to one, for a scalar loss")
 	f.StringVarP(&out, "out", "o", "", "file to write")
-	wantFolders(cmd, "out")
+	outputs.Files(cmd.Flags(), "out")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

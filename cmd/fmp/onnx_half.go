@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
@@ -61,7 +62,7 @@ manifest of ours is kept, its command line completed.`,
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
-	wantFolders(cmd, "out")
+	outputs.Files(cmd.Flags(), "out")
 	cmd.Flags().IntVar(&least, "least", 1024, "elements that a tensor must have to be stored so")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
@@ -23,7 +24,7 @@ import (
 )
 
 func newONNXRunCommand() *cobra.Command {
-	var inputs, outputs []string
+	var inputs, wanted []string
 	var dir, format string
 	var asJSON bool
 	var limit time.Duration
@@ -44,8 +45,9 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 	s := bindSettings(cmd, &cfg, engineAliases)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE`; give one for every input of the model")
-	flags.StringArrayVar(&outputs, "output", nil, "write the output `NAME` only; may be given several times")
+	flags.StringArrayVar(&wanted, "output", nil, "write the output `NAME` only; may be given several times")
 	flags.StringVar(&dir, "out", "", "`DIR` to write the outputs to; made where it is missing")
+	outputs.Folders(flags, "out")
 	flags.StringVar(&format, "format", "npy", "npy, or pb (TensorProto)")
 	flags.DurationVar(&limit, "time-limit", 0, "`TIME` after which the model is given up, 30s say (exit code 1); 0 for none")
 	flags.BoolVar(&asJSON, "json", false, "list what was written as JSON")
@@ -67,7 +69,7 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 		if err != nil {
 			return usageError(err)
 		}
-		for _, name := range outputs {
+		for _, name := range wanted {
 			if _, ok := m.Graph.Output(name); !ok {
 				return usageErrorf("--output %s: the model's outputs are %s", name, describeValues(m.Graph.Outputs))
 			}
@@ -86,7 +88,7 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 		if err != nil {
 			return err
 		}
-		results, err := evalWithin(ctx, e, m, feeds, outputs)
+		results, err := evalWithin(ctx, e, m, feeds, wanted)
 		if err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("model %s: %w", args[0], context.Cause(ctx))

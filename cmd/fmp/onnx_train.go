@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/featurize/learn"
@@ -75,7 +76,6 @@ log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts and not on the
 	}
 	s := bindSettings(cmd, &cfg, engineAliases)
 	o.bind(cmd)
-	wantFolders(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err
@@ -90,6 +90,7 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	f.StringVar(&o.images, "images", "", "`FOLDER` of images, one folder a class, or a known data set")
 	f.StringVar(&o.data, "data", "", "`FILE` of arrays (.npz)")
 	f.StringVarP(&o.out, "out", "o", "", "model to write")
+	outputs.Files(f, "out")
 	f.StringVar(&o.t.Output, "output", "", "output that is trained (default: the first)")
 	f.StringVar(&o.head, "head", "auto", "last layer: auto (new where the number of classes differs), keep, new, or add (behind features)")
 	f.IntVar(&o.classes, "classes", 0, "number of classes of --data (default: the largest and one)")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/npy"
@@ -165,13 +166,16 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 			if len(args) > pool.MaxUploads {
 				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it", pool.MaxUploads, len(args))
 			}
-			return o.check(args)
+			return nil
 		},
 	}
 	s := bindSettings(cmd, &o.settings, runAliases)
 	o.flags(cmd)
 	flags := cmd.Flags()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.check(args); err != nil {
+			return err
+		}
 		if err := s.resolve(); err != nil {
 			return err
 		}
@@ -198,7 +202,7 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 		"client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
 	flags.Uint64Var(&o.round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
 	flags.StringVarP(&o.out, "output", "o", "classifier.onnx", "`FILE` to write: .onnx, or .npy for the heads alone")
-	wantFolders(cmd, "output")
+	outputs.Files(cmd.Flags(), "output")
 	flags.BoolVar(&o.rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
 	flags.BoolVar(&o.fixedSize, "fixed-size", false, "make the classifier of images of one size alone, which its callers must crop and "+
 		"resize as fmp predict does (default: of any size, with cropping and resizing in the graph)")

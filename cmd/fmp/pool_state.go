@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
@@ -36,6 +37,7 @@ func (o *poolSums) flags(flags *pflag.FlagSet) {
 		"taken for honest; made where there is none")
 	flags.StringArrayVar(&o.without, "without", nil, "`CLIENT` that withdraws, whose upload is left out, or taken out of --state (repeatable)")
 	flags.StringVar(&o.record, "record", "", "`FILE` to write: who withdrew, and which --published versions still hold it, signed by --key")
+	outputs.Files(flags, "record")
 	flags.StringVar(&o.key, "key", "", "`FILE` with the key (fmp keys) that signs --record")
 	flags.StringArrayVar(&o.published, "published", nil, "`CLASSIFIER` that was published before, for --record (repeatable)")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
@@ -140,6 +141,7 @@ and write it to a file. Give --server-key as well if you have it: otherwise the 
 	f.StringVar(&ca, "ca", "", "`FILE` of certificates to trust in place of the system's")
 	f.StringVar(&server, "server-key", "", "public `KEY` that the server must have (base64)")
 	f.StringVarP(&output, "output", "o", "", "`FILE` to write (default: the receipt is printed as JSON)")
+	outputs.Files(f, "output")
 	f.DurationVar(&wait, "wait", time.Minute, "how long to wait for a server that does not answer")
 	f.BoolVar(&asJSON, "json", false, "print the receipt as JSON beside -o")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
@@ -314,7 +315,7 @@ method, .md and .tex the tables of means.`,
 		Args: rangeArgs(1, 0, "RUN"),
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write: .csv, .md, .tex or .parquet (required)")
-	wantFolders(cmd, "output")
+	outputs.Files(cmd.Flags(), "output")
 	var filter resultsFilter
 	filter.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

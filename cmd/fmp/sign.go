@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/models/signature"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
@@ -68,6 +69,7 @@ the public half to those who verify, over a channel that the server does not con
 	cmd.Flags().StringVar(&key, "key", "", "`FILE` of the private key (PEM, P-256)")
 	cmd.Flags().StringVar(&newKey, "new-key", "", "make a key: `FILE` for the private half, FILE.pub for the public one")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` of the signature (default MODEL.sig)")
+	outputs.Files(cmd.Flags(), "new-key", "output")
 	cmd.Flags().StringSliceVar(&ignored, "ignore", nil, "`PATH` in the folder that the signature leaves out; may be given again")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was signed as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -79,11 +81,18 @@ the public half to those who verify, over a channel that the server does not con
 		case key == "" || len(args) == 0:
 			return usageErrorf("sign: give MODEL and --key FILE; fmp sign --new-key FILE makes a key")
 		}
+		if out == "" {
+			out = signatureFile(args[0])
+			release, err := outputs.Claim(out)
+			if err != nil {
+				return usageError(err)
+			}
+			defer release()
+		}
 		k, err := signature.LoadPrivate(key)
 		if err != nil {
 			return usageError(err)
 		}
-		out = cmp.Or(out, signatureFile(args[0]))
 		leave, err := ignoredPaths(args[0], out, ignored)
 		if err != nil {
 			return usageError(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -96,7 +97,7 @@ func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int) {
 	kind := cmd.Name()
 	fl.StringVarP(&f.out, "model", "o", "",
 		"`FILE` to write; its log goes to FILE.jsonl, drawn in FILE.svg, checkpoints to FILE.checkpoint (default DATASET-"+kind+".onnx)")
-	wantFolders(cmd, "model")
+	outputs.Files(cmd.Flags(), "model")
 	fl.StringVar(&f.licence, "licence", "", "licence to state in the model's manifest")
 	fl.IntVar(&f.Steps, "steps", steps, "steps of training")
 	fl.IntVar(&f.Batch, "batch", batch, "tasks a step")

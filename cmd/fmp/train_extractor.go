@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmp/assets"
+	"fmp/cmd/internal/outputs"
 	"fmt"
 	"io/fs"
 	"os"
@@ -66,7 +67,6 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.bind(cmd)
-	wantFolders(cmd, "out")
 	return cmd
 }
 
@@ -86,6 +86,7 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 	f.StringVar(&o.auxClasses, "aux-classes", "20", "of the auxiliary data set's classes, those whose extractor part alone is used; the "+
 		"others are used wholly")
 	f.StringVarP(&o.out, "out", "o", "", "model file to write")
+	outputs.Files(f, "out", "aux-out")
 	f.IntVar(&o.dx, "dx", 0, "number of features (default 64)")
 	f.IntSliceVar(&o.widths, "widths", nil, "channels of the stem and of each stage (default by image size)")
 	f.IntVar(&o.c.Epochs, "epochs", 0, "passes over the images (default by data set)")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
 	"fmp/featurize/patches"
 	"fmp/models"
@@ -84,7 +85,7 @@ and does not depend on the number of threads.`,
 	onBadFlag(cmd, &onBad)
 	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
 	f.StringVarP(&out, "out", "o", "", "model file to write")
-	wantFolders(cmd, "out")
+	outputs.Files(cmd.Flags(), "out")
 	f.IntVar(&o.Filters, "filters", 0, "number of filters (default 96)")
 	f.IntVar(&o.Side, "side", 0, "side of a filter in pixels (default 7)")
 	f.IntVar(&o.Grid, "grid", 0, "pooling windows along each axis (default 4)")

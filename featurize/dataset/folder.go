@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"image/color"
 	"os"
@@ -208,6 +209,9 @@ func (f *folder) leaveOut(skip bool) error {
 	})
 	if len(bad) == 0 {
 		return nil
+	}
+	if err := errors.Join(bad...); errors.Is(err, regularfile.ErrOutput) {
+		return err
 	}
 	if !skip {
 		return imagefile.Unread(bad)

@@ -261,6 +261,9 @@ func (p *pictures) image(ctx context.Context, f Item, dst []uint8) (Item, error)
 	if err != nil && ctx.Err() != nil {
 		return f, ctx.Err()
 	}
+	if errors.Is(err, regularfile.ErrOutput) {
+		return f, err // not for --on-bad to leave out
+	}
 	if err != nil {
 		return f, &BadImage{err}
 	}

@@ -67,14 +67,35 @@ func writeMode(path string, mode fs.FileMode, write func(io.Writer) error) (err 
 func create(dir, prefix string, mode fs.FileMode) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(filepath.Join(dir, prefix+rand.Text()+".tmp"), os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+		var at *fs.PathError
+		if errors.As(err, &at) && !errors.Is(err, fs.ErrExist) { // the temporary name says nothing to anybody
+			return nil, fmt.Errorf("the folder %s cannot be written to: %w", dir, at.Err)
+		}
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err
 		}
 	}
 }
 
-// HasFolder returns an error, which is an [fs.ErrNotExist], unless the folder that path lies in is there: for paths that people type,
-// before the work whose result goes there.
+// Ready returns an error unless a file of this name can be written, as far as that is known before any work: its folder is there
+// ([HasFolder]) and can be written to, and nothing but a regular file is in the way.
+func Ready(path string) error {
+	target, err := resolve(path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := HasFolder(target); err != nil {
+		return err
+	}
+	f, err := create(filepath.Dir(target), "."+filepath.Base(target)+".", 0o600)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// HasFolder returns an error, which is an [fs.ErrNotExist], unless the folder that path lies in is there: a folder with a mistyped name is
+// not made.
 func HasFolder(path string) error {
 	dir := filepath.Dir(path)
 	st, err := os.Stat(dir)

@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -210,17 +211,29 @@ func TestSpecialTargets(t *testing.T) {
 	}
 }
 
-func TestHasFolder(t *testing.T) {
+// TestReady: what would keep a file from being written is told before the work, by the names that were given, and nothing is left behind.
+func TestReady(t *testing.T) {
 	dir := t.TempDir()
-	if err := WriteBytes(filepath.Join(dir, "file"), nil); err != nil {
+	if err := WriteBytes(filepath.Join(dir, "file"), []byte("there")); err != nil {
 		t.Fatal(err)
 	}
-	for path, missing := range map[string]bool{"here": false, filepath.Join(dir, "new"): false, filepath.Join(dir, "nowhere", "new"): true} {
-		if err := HasFolder(path); errors.Is(err, fs.ErrNotExist) != missing || err != nil && !missing {
+	t.Chdir(dir)
+	for path, want := range map[string]string{"here": "", filepath.Join(dir, "new"): "", filepath.Join(dir, "file"): "",
+		filepath.Join(dir, "nowhere", "new"): "the folder " + filepath.Join(dir, "nowhere") + " is not there",
+		filepath.Join(dir, "file", "new"):    "is no folder", dir: "it is a folder", os.DevNull: "it is no regular file",
+		"/proc/new": "the folder /proc cannot be written to"} {
+		err := Ready(path)
+		if said := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(said, want) || strings.Contains(said, ".tmp") {
+			t.Errorf("%s: %v; want %q", path, err, want)
+		}
+		if missing := strings.Contains(path, "nowhere"); errors.Is(err, fs.ErrNotExist) != missing && path != "/proc/new" {
 			t.Errorf("%s: %v; want missing %v", path, err, missing)
 		}
 	}
-	if err := HasFolder(filepath.Join(dir, "file", "new")); err == nil {
-		t.Error("a file passed for a folder")
+	if got := entries(t, dir); len(got) != 1 {
+		t.Errorf("the folder holds %v", got)
+	}
+	if data, err := os.ReadFile("file"); err != nil || string(data) != "there" {
+		t.Errorf("the file is %q, %v", data, err)
 	}
 }

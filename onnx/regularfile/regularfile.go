@@ -4,6 +4,7 @@ package regularfile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -29,12 +30,26 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readAll(f, path, limit)
+}
+
+// ReadOutput is ReadFile of the file of an earlier run, also where it is to be overwritten ([Guard]).
+func ReadOutput(path string, limit int64) ([]byte, error) {
+	f, err := regular(os.OpenFile(path, flags, 0))
+	if err != nil {
+		return nil, err
+	}
+	return readAll(f, path, limit)
+}
+
+// readAll reads a file of at most limit bytes and closes it.
+func readAll(f *os.File, path string, limit int64) ([]byte, error) {
 	defer f.Close()
 	var data bytes.Buffer
 	if st, err := f.Stat(); err == nil && st.Size() <= limit {
 		data.Grow(int(st.Size()) + bytes.MinRead) // a file is not to be copied as its buffer grows
 	}
-	_, err = data.ReadFrom(io.LimitReader(f, limit+1))
+	_, err := data.ReadFrom(io.LimitReader(f, limit+1))
 	if err == nil && int64(data.Len()) > limit {
 		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("too large; read are at most %d bytes", limit)}
 	}
@@ -58,7 +73,19 @@ func Digest(path string, limit int64) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// checked is regular for a file that is not to be overwritten.
 func checked(f *os.File, err error) (*os.File, error) {
+	if f, err = regular(f, err); err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || guarded(st) {
+		f.Close()
+		return nil, cmp.Or(err, error(&fs.PathError{Op: "open", Path: f.Name(), Err: ErrOutput}))
+	}
+	return f, nil
+}
+
+func regular(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}

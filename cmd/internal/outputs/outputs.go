@@ -1,0 +1,165 @@
+// Package outputs checks the files that a command of fmp or fmp-edge writes, before its work. The command says which of its flags name
+// outputs; none of these may be an input, or another output, by any name or link.
+package outputs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+)
+
+// annotation marks a flag as the name of an output.
+const annotation = "fmp.output"
+
+const (
+	file   = "file"
+	folder = "folder"
+)
+
+// words are flags of names that people choose freely, and that a file may bear by chance.
+var words = []string{"class-names", "client", "for", "groups", "host", "licence", "method", "model-version", "name", "only", "without"}
+
+// Files marks flags as names of files that the command writes.
+func Files(f *pflag.FlagSet, names ...string) { mark(f, file, names) }
+
+// Folders marks flags as names of folders that the command writes to, and makes.
+func Folders(f *pflag.FlagSet, names ...string) { mark(f, folder, names) }
+
+// Marked reports whether a flag names an output.
+func Marked(f *pflag.Flag) bool { return len(f.Annotations[annotation]) > 0 }
+
+// Free reports whether a flag's value is a name that people choose freely, and no file's.
+func Free(f *pflag.Flag) bool { return slices.Contains(words, f.Name) }
+
+func mark(f *pflag.FlagSet, kind string, names []string) {
+	for _, name := range names {
+		if err := f.SetAnnotation(name, annotation, []string{kind}); err != nil {
+			panic(err) // no such flag: a fault of the program
+		}
+	}
+}
+
+// output is one that a flag names.
+type output struct {
+	flag, path string
+	info       fs.FileInfo // nil: not there yet
+}
+
+// Check returns an error where an output of the command is one of its arguments, a file that another flag names, or another output:
+// the same file by any name or link. So it does where an output cannot be written, for a reason that is known before any work. From then
+// on no file that would be overwritten can be read ([regularfile.Guard]), also one named in a list or settings, until release is called.
+func Check(f *pflag.FlagSet, args []string) (release func(), err error) {
+	var outputs []output
+	f.VisitAll(func(flag *pflag.Flag) {
+		path := flag.Value.String()
+		if !Marked(flag) || path == "" || err != nil {
+			return
+		}
+		if flag.Annotations[annotation][0] == file {
+			if err = atomicfile.Ready(path); err != nil {
+				err = fmt.Errorf("--%s: %w", flag.Name, err)
+				return
+			}
+		}
+		o := output{flag: flag.Name, path: path}
+		o.info, _ = os.Stat(path) // nil where it is not there
+		outputs = append(outputs, o)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range outputs {
+		for _, other := range outputs[:i] {
+			if same(o, other) {
+				return nil, fmt.Errorf("--%s and --%s are one file, %s: give each a name of its own", other.flag, o.flag, o.path)
+			}
+		}
+	}
+	if err := apart(f, args, outputs); err != nil {
+		return nil, err
+	}
+	var there []fs.FileInfo
+	for _, o := range outputs {
+		if o.info != nil && o.info.Mode().IsRegular() {
+			there = append(there, o.info)
+		}
+	}
+	return regularfile.Guard(there), nil
+}
+
+// Claim is Check for a file that no flag names, before anything is read.
+func Claim(path string) (release func(), err error) {
+	if err := atomicfile.Ready(path); err != nil {
+		return nil, err
+	}
+	var there []fs.FileInfo
+	if info, err := os.Stat(path); err == nil {
+		there = append(there, info)
+	}
+	return regularfile.Guard(there), nil
+}
+
+// apart returns an error where an output is an argument or the value of another flag.
+func apart(f *pflag.FlagSet, args []string, outputs []output) (err error) {
+	clash := func(what, path string) error {
+		info, failed := os.Stat(path)
+		if failed != nil {
+			return nil // no file, or one that the reading will complain of
+		}
+		for _, o := range outputs {
+			if o.info != nil && os.SameFile(o.info, info) {
+				return fmt.Errorf("--%s %s: it is %s too, which would be overwritten: give another name", o.flag, o.path, what)
+			}
+		}
+		return nil
+	}
+	for _, a := range args {
+		if err := clash("the input "+a, a); err != nil {
+			return err
+		}
+	}
+	f.Visit(func(flag *pflag.Flag) {
+		if Marked(flag) || Free(flag) {
+			return
+		}
+		for _, path := range paths(flag.Value) {
+			err = errors.Join(err, clash(fmt.Sprintf("the file of --%s", flag.Name), path))
+		}
+	})
+	return err
+}
+
+// paths returns the parts of a flag's value that may be names of files: the value, its items, and the FILE of NAME=FILE.
+func paths(v pflag.Value) []string {
+	out := []string{v.String()}
+	if s, ok := v.(pflag.SliceValue); ok {
+		out = s.GetSlice()
+	} else if strings.Contains(out[0], ",") {
+		out = append(out, strings.Split(out[0], ",")...)
+	}
+	for _, p := range slices.Clone(out) {
+		if _, value, ok := strings.Cut(p, "="); ok {
+			out = append(out, value)
+		}
+	}
+	return out
+}
+
+// same reports whether two outputs are one file, also where it is not there yet.
+func same(a, b output) bool {
+	if a.info != nil && b.info != nil {
+		return os.SameFile(a.info, b.info)
+	}
+	x, err := filepath.Abs(a.path)
+	y, err2 := filepath.Abs(b.path)
+	return err == nil && err2 == nil && x == y
+}
