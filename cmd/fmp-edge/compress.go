@@ -44,6 +44,8 @@ type written struct {
 	Skipped int `json:"skipped,omitempty"`
 	// Bad counts images that cannot be read (--on-bad skip) and classes of too few images (--at-least) that were left out.
 	Bad int `json:"bad,omitempty"`
+	// Folders are the classes that folders or labels were taken for.
+	Folders []imagefile.Mapped `json:"folders,omitempty"`
 }
 
 var compressCommand = command{
@@ -55,8 +57,8 @@ var compressCommand = command{
   fmp-edge compress --model private-client.onnx --client a -o a.upload --epsilon 4 photos/
   fmp-edge compress --model embedding.onnx --client a -o a.upload --rows features.npy --labels labels.npy
 
-SOURCE is a folder with one folder of images a class, named by the class or its number; a .csv of path,label with paths
-relative to it; or an IDX file of images, plain or .gz. Images are ` + imagefile.Formats + `;
+SOURCE is a folder with one folder of images a class, named by the class (by its number with --class-numbers); a .csv
+of path,label with paths relative to it; or an IDX file of images, plain or .gz. Images are ` + imagefile.Formats + `;
 ` + imagefile.HEIFFormats + ` too where heif-dec, heif-convert or magick is on the PATH. Images of other formats are bad
 images (--on-bad). Images are turned upright (EXIF) and brought to the model's size as
 it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
@@ -77,7 +79,10 @@ type compressing struct {
 	private                               privateFlags
 	asJSON                                *bool
 
-	bytes int // of an upload of moments at most; 0 for other uploads
+	byNumber *bool
+
+	bytes  int // of an upload of moments at most; 0 for other uploads
+	mapped []imagefile.Mapped
 }
 
 func compressFlags(f *pflag.FlagSet) *compressing {
@@ -100,6 +105,7 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 			"images, one in five at most, for prediction sets and temperature (docs/sets.md)"),
 		secret: f.String("secret", "", "file of this client's secret that chooses the calibration points; made where it is missing (default: "+
 			"fmp/calibration.key in the user's folder for configuration)"),
+		byNumber: f.Bool(imagefile.ByNumberFlag, false, imagefile.ByNumberHelp),
 		approved: approvedFlag(f),
 		yes:      yesTrustFlag(f),
 		scope:    f.String("scope", client.Files, "what the extractor is approved for"),
@@ -173,6 +179,11 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 	if err := trust(ctx, cl, *c.scope, *c.approved, *c.yes, log); err != nil {
 		return refused("compress", err)
 	}
+	release, err := outputs.Claim(foldersFile(*c.output))
+	if err != nil {
+		return refused("compress", err)
+	}
+	defer release()
 	if cl.Private() {
 		return c.compressPrivate(ctx, cl, args[0], stdout, log)
 	}
@@ -199,16 +210,22 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		return refused("compress", err)
 	}
 	tell(log, cl, left)
-	return c.write(ctx, stdout, u, others.N, len(left))
+	if err := c.write(ctx, stdout, u, others.N, len(left)); err != nil {
+		return err
+	}
+	return imagefile.PrintMapping(log, "fmp-edge: ", c.mapped)
 }
 
 // source opens labelled images, and says which files are none.
 func (c *compressing) source(cl *client.Client, path string, log io.Writer) (imagefile.Source, imagefile.LeftOut, error) {
-	src, others, err := imagefile.Open(path, imagefile.Options{Fit: cl.Fit, Classes: cl.Classes(), Labels: *c.labels, Skip: *c.skip,
+	classes := cl.Classes()
+	classes.ByNumber = *c.byNumber
+	src, others, err := imagefile.Open(path, imagefile.Options{Fit: cl.Fit, Classes: classes, Labels: *c.labels, Skip: *c.skip,
 		Count: *c.count, MaxPixels: *c.pixels, MaxItems: maxItems, Threads: *c.threads})
 	if err != nil {
 		return nil, others, refused("compress", err)
 	}
+	c.mapped = imagefile.MappingOf(src)
 	if others.N > 0 {
 		fmt.Fprintf(log, "fmp-edge: under %s %v\n", path, others)
 	}
@@ -262,11 +279,15 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := writeFolders(*c.output, c.mapped); err != nil {
+		return err
+	}
 	if err := atomicfile.WritePrivate(*c.output, data); err != nil {
 		return err
 	}
 	w := written{
-		Upload: *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N, Size: u.Points.N, Dx: u.Points.Dx,
+		Folders: c.mapped,
+		Upload:  *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N, Size: u.Points.N, Dx: u.Points.Dx,
 		C:       u.Points.C,
 		Skipped: skipped, Bad: bad,
 	}

@@ -185,8 +185,8 @@ func TestSources(t *testing.T) {
 	for _, name := range []string{"list", "idx"} {
 		near(t, name, read(t, path(name)).Points, got.Points, 1e-5)
 	}
-	if entries, _ := os.ReadDir(out); len(entries) != 3 {
-		t.Errorf("%d files beside the 3 uploads: %v", len(entries)-3, entries)
+	if entries, _ := os.ReadDir(out); len(entries) != 6 {
+		t.Errorf("%d files beside the 3 uploads and their tables of classes: %v", len(entries)-6, entries)
 	}
 	for p, bound := range map[string]float64{"float16": 5e-3, "int8": 0.2} {
 		run(t, "compress", "--model", m, "--client", "a", "-o", path(p), "--precision", p, dir)
@@ -399,7 +399,7 @@ func TestRefused(t *testing.T) {
 		{"IDX without so many", exitUsage, "3 images are wanted", []string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
 		{"one image", exitUsage, "has no label", []string{"--model", client, filepath.Join(large, "1", "a.png")}},
 		{"list with semicolons", exitUsage, "comma", []string{"--model", client, file("a.csv", "path;label\na.png;1\n")}},
-		{"other files alone", exitUsage, "(1 file is no image and was left out: 1/a.txt)",
+		{"other files alone", exitUsage, "(1 file was left out: 1/a.txt (no image))",
 			[]string{"--model", client, filepath.Dir(filepath.Dir(file("1/a.txt", "GIF89a")))}},
 		{"device for an output", exitUsage, "no regular file", []string{"--model", client, "-o", os.DevNull, dir}},
 		{"folder for an output", exitUsage, "it is a folder", []string{"--model", client, "-o", t.TempDir(), dir}},
@@ -665,7 +665,7 @@ func sameUpload(t *testing.T, program []string, dir string, datasets ...string) 
 	for _, dataset := range datasets {
 		for _, images := range []string{dir, photographs} {
 			here, there := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there")
-			args := []string{"compress", "--model", assetstest.File(t, dataset, models.KindClient), "--client", "a", "--on-bad", "skip", images,
+			args := []string{"compress", "--model", assetstest.File(t, dataset, models.KindClient), "--client", "a", "--on-bad", "skip", "--class-numbers", images,
 				"-o"}
 			run(t, append(args, here)...)
 			cmd := exec.Command(program[0], append(append(program[1:], args...), there)...)

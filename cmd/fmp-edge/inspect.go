@@ -118,8 +118,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		case asData:
 			return printJSON(out, w)
 		case inWords:
-			_, err = io.WriteString(out, explainRelease(w, r.Share != nil))
-			return err
+			return inFull(out, explainRelease(w, r.Share != nil), path)
 		}
 		_, err = fmt.Fprintf(out, "private:   %d bytes, valid\nclient:    %s, round %d\nmodel:     sha256 %s\nsums:      %d classes of %d "+
 			"coordinates, noise of %d steps added here\nspent:     %v\n",
@@ -140,12 +139,21 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	case asData:
 		return printJSON(out, i)
 	case inWords:
-		_, err = io.WriteString(out, explainUpload(i, u))
-		return err
+		return inFull(out, explainUpload(i, u), path)
 	}
 	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     sha256 %s\npoints:    %d of dx %d and %d "+
 		"classes, %s, from n = %d\nmasses:    %.4g\nby class:  %.4g\n",
 		i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C, i.Precision, i.N, i.Masses, i.ClassMass)
+	return err
+}
+
+// inFull prints an explanation, and the folders that the upload's classes come from.
+func inFull(out io.Writer, text, upload string) error {
+	folders, err := explainFolders(upload)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(out, text+folders)
 	return err
 }
 

@@ -23,7 +23,7 @@ var pageCommand = command{
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		model := f.String("model", "", "client graph that the page's visitors use")
 		output := f.StringP("output", "o", "", "`FOLDER` to write to; files of the same names are replaced")
-		outputs.Folders(f, "output")
+		outputs.Made(f, "output")
 		program := f.String("program", "", "`FOLDER` that make page wrote (default: page, beside this program)")
 		round := f.Uint64("round", 0, "number of the round")
 		return func(_ context.Context, args []string, out, _ io.Writer) error {

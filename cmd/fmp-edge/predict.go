@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -37,6 +38,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 		pixels := f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
 		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
 		level := f.Float64("level", 0, "probability with which a prediction set holds the true class, 0.5 to 0.999; 0 is the stored one")
+		byNumber := f.Bool(imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
 		camera := f.String("adapt", "", "folder of images without labels of the camera that took IMAGES: its shift is left out")
 		asJSON := f.Bool("json", false, "print JSON")
 		asCSV := f.Bool("csv", false, "print CSV")
@@ -86,7 +88,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 				return refused("predict", err)
 			}
 			if *camera != "" {
-				if err := adapt(ctx, c, *camera, *pixels, *onBad == "skip"); err != nil {
+				if err := adapt(ctx, c, *camera, *pixels, *onBad == "skip", log); err != nil {
 					return refused("predict", err)
 				}
 			}
@@ -102,6 +104,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			}
 			src, others, err := c.Source(args[0], imagefile.Options{
 				Optional: true, Skip: *skip, Count: *count, MaxPixels: *pixels, Threads: *threads,
+				Classes: imagefile.Classes{ByNumber: *byNumber},
 			})
 			if err != nil {
 				return refused("predict", err)
@@ -120,17 +123,24 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			for _, err := range bad {
 				fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
 			}
+			none := slices.DeleteFunc(imagefile.MappingOf(src), func(m imagefile.Mapped) bool { return m.Label != imagefile.Unlabelled })
+			if err := imagefile.PrintMapping(log, "fmp-edge: ", none); err != nil {
+				return err
+			}
 			return p.Close()
 		}
 	},
 }
 
-func adapt(ctx context.Context, c *classify.Classifier, path string, pixels int, skip bool) error {
-	src, _, err := c.Source(path, imagefile.Options{Optional: true, MaxPixels: pixels})
+func adapt(ctx context.Context, c *classify.Classifier, path string, pixels int, skip bool, log io.Writer) error {
+	src, others, err := c.Source(path, imagefile.Options{Optional: true, MaxPixels: pixels})
 	if err != nil {
 		return err
 	}
 	defer src.Close()
+	if others.N > 0 {
+		fmt.Fprintf(log, "fmp-edge: under %s %v\n", path, others)
+	}
 	_, bad, err := c.Adapt(ctx, src, skip)
 	if err == nil && !skip {
 		err = imagefile.Unread(bad)

@@ -277,6 +277,9 @@ func (a *answer) keep(s *privacy.Spending) error {
 // both are.
 func (a *answer) Give() error {
 	w := a.released
+	if err := writeFolders(w.Upload, a.mapped); err != nil {
+		return err
+	}
 	for i, data := range slices.Backward(a.messages) {
 		if err := atomicfile.WritePrivate(fileOf(w.Upload, i), data); err != nil {
 			return err

@@ -64,7 +64,7 @@ of them stored lying on their side as phones do. fmp reads either back by the fo
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "out", "o", "", "`FOLDER` to write to")
-	outputs.Folders(f, "out")
+	outputs.Made(f, "out")
 	f.Uint64Var(&c.Seed, "seed", 0, "seed of the drawing")
 	f.StringVar(&variant, "variant", string(digits.Grey), "digits or digits-color")
 	f.IntVar(&c.Train, "train", digits.DefaultTrain, "number of training images")

@@ -29,7 +29,7 @@ func newEvaluateCommand() *cobra.Command {
 negative log-likelihood, Brier score, recall and precision by class, the confusion matrix, the error rate where only
 the surest images are answered, and the images that it is surest and least sure of.
 
-IMAGES is a folder with one folder of images a class, named by the class or its number, a .csv of path,label,
+IMAGES is a folder with one folder of images a class, named by the class (by its number with --class-numbers), a .csv of path,label,
 an IDX file with --labels, or, for a classifier of feature rows, a .npy with --labels. --report writes a page with
 diagrams and the images, which needs no network; --card a model card in Markdown.
 

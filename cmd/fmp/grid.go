@@ -65,7 +65,7 @@ this machine's is refused. results.jsonl is the same, byte for byte, whoever mak
 		Args: exactArgs("FILE"),
 	}
 	cmd.Flags().StringVar(&o.out, "out", "", "folder of the run directories (default: grids/ and the file's name)")
-	outputs.Folders(cmd.Flags(), "out")
+	outputs.Made(cmd.Flags(), "out")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "threads of all runs together; 0 means one a core")
 	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "list the runs and how far they are, and do none")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the runs' tables as JSON")

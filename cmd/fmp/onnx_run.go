@@ -47,7 +47,7 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE`; give one for every input of the model")
 	flags.StringArrayVar(&wanted, "output", nil, "write the output `NAME` only; may be given several times")
 	flags.StringVar(&dir, "out", "", "`DIR` to write the outputs to; made where it is missing")
-	outputs.Folders(flags, "out")
+	outputs.Made(flags, "out")
 	flags.StringVar(&format, "format", "npy", "npy, or pb (TensorProto)")
 	flags.DurationVar(&limit, "time-limit", 0, "`TIME` after which the model is given up, 30s say (exit code 1); 0 for none")
 	flags.BoolVar(&asJSON, "json", false, "list what was written as JSON")

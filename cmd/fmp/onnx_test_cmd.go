@@ -49,7 +49,7 @@ running it; anything else is a failure, which ends the command with exit code 1.
 	flags.Float64Var(&tol.Relative, "relative", tol.Relative, "relative tolerance")
 	flags.Float64Var(&tol.Absolute, "absolute", tol.Absolute, "absolute tolerance")
 	flags.StringVar(&table, "table", "", "also write what runs, operator by operator, as a Markdown `FILE`")
-	outputs.Files(flags, "table")
+	outputs.Made(flags, "table")
 	flags.BoolVar(&verbose, "verbose", false, "list unsupported tests, with the reason, as well as failures")
 	flags.BoolVar(&asJSON, "json", false, "print every result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

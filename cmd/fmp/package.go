@@ -51,7 +51,7 @@ With --signed-by the signature CLASSIFIER.sig is verified with that key and goes
 	}
 	fl := cmd.Flags()
 	fl.StringVarP(&o.out, "output", "o", "", "new `FOLDER` for the package")
-	outputs.Folders(fl, "output")
+	outputs.Made(fl, "output")
 	fl.StringVar(&o.options.Name, "name", "classifier", "`NAME` of the model in the repository")
 	fl.StringVar(&o.options.Version, "model-version", "1", "`NUMBER` of the version, and tag of the image")
 	fl.IntVar(&o.options.Batch, "batch", 64, "largest number of images that are classified at once")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ type imageFlags struct {
 	labels, onBad      string
 	skip, count, limit int
 	notice             noticeFlags
+	byNumber           bool
 }
 
 func (f *imageFlags) bind(cmd *cobra.Command) {
@@ -31,10 +33,12 @@ func (f *imageFlags) bind(cmd *cobra.Command) {
 	fl.IntVar(&f.count, "count", 0, "images of an IDX file to take; 0 takes all")
 	fl.IntVar(&f.limit, "max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels")
 	fl.StringVar(&f.onBad, "on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
+	fl.BoolVar(&f.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
 }
 
 func (f *imageFlags) options(labelsOptional bool) imagefile.Options {
-	return imagefile.Options{Labels: f.labels, Skip: f.skip, Count: f.count, MaxPixels: f.limit, Optional: labelsOptional}
+	return imagefile.Options{Labels: f.labels, Skip: f.skip, Count: f.count, MaxPixels: f.limit, Optional: labelsOptional,
+		Classes: imagefile.Classes{ByNumber: f.byNumber}}
 }
 
 // levelFlag adds --level, of prediction sets.
@@ -112,7 +116,11 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 	for _, err := range bad {
 		say("left out: %v", err)
 	}
-	return bad, nil
+	mapped := imagefile.MappingOf(src)
+	if optional { // folders of predictions need no class
+		mapped = slices.DeleteFunc(mapped, func(m imagefile.Mapped) bool { return m.Label != imagefile.Unlabelled })
+	}
+	return bad, imagefile.PrintMapping(cmd.ErrOrStderr(), cmd.CommandPath()+": ", mapped)
 }
 
 // formatOf returns the format that the flags --json and --csv name; a table without them.
@@ -246,11 +254,14 @@ func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags
 	if err != nil {
 		return err
 	}
-	src, _, err := c.Source(path, imagefile.Options{MaxPixels: f.limit, Optional: true})
+	src, others, err := c.Source(path, imagefile.Options{MaxPixels: f.limit, Optional: true})
 	if err != nil {
 		return usageError(err)
 	}
 	defer src.Close()
+	if others.N > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: under %s %v\n", cmd.CommandPath(), path, others)
+	}
 	n, bad, err := c.Adapt(cmd.Context(), src, skip)
 	if err == nil && !skip {
 		err = imagefile.Unread(bad)

@@ -65,7 +65,7 @@ open scope; table1, figure2: the paper's; privacy: private rounds).`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
-	outputs.Folders(cmd.Flags(), "output.dir")
+	outputs.Made(cmd.Flags(), "output.dir")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tables as JSON")
 	cmd.Flags().BoolVar(&keep, "keep-models", false, "leave the classifiers of the first repeat's martingale posteriors in the run "+
 		"directory, for fmp predict")

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"image/color"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -108,7 +107,19 @@ func (f *folder) list() error {
 	if f.split {
 		root = trainDir
 	}
-	classes, err := subfolders(root)
+	var other imagefile.LeftOut
+	if f.split {
+		parts, err := imagefile.ClassFolders(f.dir, &other)
+		if err != nil {
+			return err
+		}
+		for _, name := range parts {
+			if name != "train" && name != "test" {
+				other.Add(name, "a folder beside train and test")
+			}
+		}
+	}
+	classes, err := imagefile.ClassFolders(root, &other)
 	if err != nil {
 		return err
 	}
@@ -116,7 +127,6 @@ func (f *folder) list() error {
 		return fmt.Errorf("%s has %d class folders; 2 to %d are needed", root, len(classes), MaxClasses)
 	}
 	f.data.Classes = classes
-	var other imagefile.LeftOut
 	if f.files, err = listImages(root, classes, &other); err != nil {
 		return err
 	}
@@ -139,7 +149,7 @@ func (f *folder) list() error {
 
 // listTest adds the images of the test folder, whose classes are among those of the train folder.
 func (f *folder) listTest(dir, train string, other *imagefile.LeftOut) error {
-	names, err := subfolders(dir)
+	names, err := imagefile.ClassFolders(dir, other)
 	if err != nil {
 		return err
 	}
@@ -251,39 +261,27 @@ func (f *folder) parts(im *Images) error {
 	return nil
 }
 
-func subfolders(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, e := range entries { // ReadDir sorts by name
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			out = append(out, e.Name())
-		}
-	}
-	return out, nil
-}
-
-// listImages lists the image files in each class's folder and its subfolders, ordered by key. Links are not followed; files
-// that are no images are named.
+// listImages lists the image files in each class's folder and its subfolders ([imagefile.Walker]), ordered by key.
 func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imageFile, error) {
 	var out []imageFile
-	for label, class := range classes {
-		err := imagefile.Walk(root, class, other, func(path string) error {
-			if len(out) == maxFiles {
-				return fmt.Errorf("more than %d images under %s", maxFiles, root)
-			}
-			rel, err := filepath.Rel(root, path)
-			if err != nil {
-				return err
-			}
-			out = append(out, imageFile{path: path, label: label, key: sha256.Sum256([]byte(filepath.ToSlash(rel)))})
-			return nil
-		})
+	w := imagefile.Walker{Dir: root, Others: other, Visit: func(path string, label int, bad error) error {
+		if len(out) == maxFiles {
+			return fmt.Errorf("more than %d images under %s", maxFiles, root)
+		}
+		rel, err := filepath.Rel(root, path)
 		if err != nil {
+			return err
+		}
+		out = append(out, imageFile{path: path, label: label, key: sha256.Sum256([]byte(filepath.ToSlash(rel))), err: bad})
+		return nil
+	}}
+	for label, class := range classes {
+		if err := w.Walk(class, label); err != nil {
 			return nil, err
 		}
+	}
+	if err := w.End(); err != nil {
+		return nil, err
 	}
 	sorting.By(out, func(a, b imageFile) int {
 		return cmp.Or(bytes.Compare(a.key[:], b.key[:]), strings.Compare(a.path, b.path))
@@ -315,6 +313,9 @@ func chooseTest(files []imageFile, classes int) {
 func readHeaders(ctx context.Context, files []imageFile) error {
 	return each(ctx, len(files), func(_ context.Context, i int) error {
 		f := &files[i]
+		if f.err != nil { // a link that leads out of the folder
+			return nil
+		}
 		r, err := regularfile.Open(f.path)
 		if err != nil {
 			f.err = err

@@ -15,7 +15,7 @@ import (
 // TestOpenFiles: files that are given have the order, labels and digests that the same folder has, and name the same files that are none.
 func TestOpenFiles(t *testing.T) {
 	dir := t.TempDir()
-	for i, path := range []string{"cat/b.png", "cat/a/z.PNG", "cat/a.png", "cat/a b.png", "1/x.png", "0/y.png", "cat/.hidden/c.png",
+	for i, path := range []string{"cat/b.png", "cat/a/z.PNG", "cat/a.png", "cat/a b.png", "dog/x.png", "dog/y.png", "cat/.hidden/c.png",
 		"cat/notes.txt", "cat/broken.jpg", "loose.png", ".git/d.png", "dog/e.heic"} {
 		var b bytes.Buffer
 		if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 4+i, 4))); err != nil {
@@ -87,7 +87,7 @@ func TestOpenFiles(t *testing.T) {
 		t.Error("more images than are allowed are taken")
 	}
 	if _, _, err := OpenFiles([]string{"zebra/a.png"}, open, o); err == nil ||
-		err.Error() != `folder zebra: "zebra" is no class of the model; it knows 0 to 1 and cat, dog` {
+		err.Error() != `folder zebra: "zebra" is no class of the model; it knows cat, dog` {
 		t.Errorf("a folder of no class: %v", err)
 	}
 	if _, _, err := OpenFiles([]string{"loose.png"}, open, o); err == nil {

@@ -80,7 +80,7 @@ func unread(head []byte, err error) error {
 	}
 }
 
-// LeftOut counts the files in a folder that are no images, and names the first of them.
+// LeftOut counts the files in a folder that are left out, and names the first of them, each with the reason.
 type LeftOut struct {
 	N     int      `json:"n"`
 	Names []string `json:"names,omitempty"`
@@ -89,19 +89,19 @@ type LeftOut struct {
 // mostNamed is the number of files that LeftOut names.
 const mostNamed = 5
 
-// Add adds a file.
-func (l *LeftOut) Add(name string) {
+// Add adds a file and the reason why it is left out.
+func (l *LeftOut) Add(name, why string) {
 	l.N++
 	if len(l.Names) < mostNamed {
-		l.Names = append(l.Names, printable.Line(filepath.ToSlash(name)))
+		l.Names = append(l.Names, printable.Line(filepath.ToSlash(name))+" ("+why+")")
 	}
 }
 
 // String says which files were left out, in a sentence without its end.
 func (l LeftOut) String() string {
-	files, more := "files are no images and were", ""
+	files, more := "files were", ""
 	if l.N == 1 {
-		files = "file is no image and was"
+		files = "file was"
 	}
 	if n := l.N - len(l.Names); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)

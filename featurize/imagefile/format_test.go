@@ -116,7 +116,7 @@ func TestFolderOfAnything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "2 files are no images and were left out: b/film.mov, b/list.txt"; others.String() != want {
+	if want := "2 files were left out: b/film.mov (no image), b/list.txt (no image)"; others.String() != want {
 		t.Errorf("left out: %v; want %s", others, want)
 	}
 	var seen int
@@ -126,9 +126,9 @@ func TestFolderOfAnything(t *testing.T) {
 	}
 	var l LeftOut
 	for range 7 {
-		l.Add("x")
+		l.Add("x", noImage)
 	}
-	if !strings.HasSuffix(l.String(), "x, x and 2 more") {
+	if !strings.HasSuffix(l.String(), "x (no image), x (no image) and 2 more") {
 		t.Errorf("seven files: %v", l)
 	}
 }

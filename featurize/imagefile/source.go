@@ -10,11 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fmp/onnx/printable"
@@ -39,6 +37,8 @@ type Item struct {
 	// Digest is the sha256 of the picture's file, or of an IDX file's image: the same wherever the image lies and whatever model it
 	// is read for.
 	Digest [sha256.Size]byte
+
+	bad error // why it cannot be read, where its folder tells
 }
 
 // Source returns images one by one.
@@ -105,7 +105,7 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	p := &pictures{Options: o}
 	switch {
 	case st.IsDir():
-		if p.files, others, err = listFolder(path, o); err != nil {
+		if p.files, p.mapped, others, err = listFolder(path, o); err != nil {
 			return nil, others, err
 		}
 	case ext == ".csv":
@@ -114,7 +114,7 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 			return nil, others, err
 		}
 		defer f.Close()
-		if p.files, err = readList(f, filepath.Dir(path), o); err != nil {
+		if p.files, p.mapped, err = readList(f, filepath.Dir(path), o); err != nil {
 			return nil, others, fmt.Errorf("%s: %w", path, err)
 		}
 	case picture && o.Optional:
@@ -192,42 +192,13 @@ func Read(ctx context.Context, src Source, f Fit, n int, skip bool, do func(pixe
 	return bad, flush()
 }
 
-// Classes maps the names that folders and lists use to labels: a class's name, or its number from 0.
-type Classes struct {
-	Names []string
-	N     int
-}
-
-func (c Classes) label(name string) (int, error) {
-	if i := slices.Index(c.Names, name); i >= 0 {
-		return i, nil
-	}
-	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < c.N {
-		return i, nil
-	}
-	// Names that equal the numbers need not be listed twice.
-	known := ""
-	for i, n := range c.Names {
-		if n != strconv.Itoa(i) {
-			known = strings.Join(c.Names, ", ")
-			break
-		}
-	}
-	if len(known) > 200 {
-		known = known[:200] + "..."
-	}
-	if known != "" {
-		known = " and " + known
-	}
-	return 0, fmt.Errorf("%q is no class of the model; it knows 0 to %d%s", name, c.N-1, known)
-}
-
 // pictures is a source of image files.
 type pictures struct {
 	Options
-	files []Item
-	at    int
-	read  func(path string) ([]byte, error) // nil: from the file system
+	files  []Item
+	mapped []Mapped
+	at     int
+	read   func(path string) ([]byte, error) // nil: from the file system
 }
 
 func (p *pictures) Len() int     { return len(p.files) }
@@ -241,6 +212,9 @@ func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 
 // image writes the pixels of a file.
 func (p *pictures) image(ctx context.Context, f Item, dst []uint8) (Item, error) {
+	if f.bad != nil {
+		return f, &BadImage{f.bad}
+	}
 	if !printable.Is(f.Name) {
 		return f, &BadImage{fmt.Errorf("%q: its name has control characters; rename it", f.Name)}
 	}
@@ -279,26 +253,43 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error), o Options
 		parts = append(parts, strings.Split(p, "/"))
 	}
 	sorting.By(parts, slices.Compare)
-	l := &lister{dir: ".", o: o}
+	l := newLister(".", o)
 	for _, p := range parts {
-		if slices.ContainsFunc(p, func(name string) bool { return strings.HasPrefix(name, ".") }) || len(p) < 2 && !o.Optional {
-			continue
-		}
-		label := Unlabelled
-		if len(p) > 1 {
-			if label, err = l.class(p[0]); err != nil {
-				return nil, others, err
-			}
-		}
-		if path := strings.Join(p, "/"); IsImage(path) {
-			if err := l.add(path, label); err != nil {
-				return nil, others, err
-			}
-		} else {
-			l.others.Add(path)
+		if name := p[0]; len(p) == 1 && strings.HasPrefix(name, ".") && IsImage(name) {
+			l.others.Add(name, hidden)
 		}
 	}
-	return &pictures{Options: o, files: l.files, read: read}, l.others, l.end()
+	for _, p := range parts {
+		if name := p[0]; len(p) == 1 && !strings.HasPrefix(name, ".") && !o.Optional {
+			l.others.Add(name, looseReason(name))
+		}
+	}
+	for _, p := range parts {
+		path, last := strings.Join(p, "/"), len(p)-1
+		switch {
+		case last == 0 && (!o.Optional || strings.HasPrefix(path, ".")),
+			slices.ContainsFunc(p[:last], func(name string) bool { return strings.HasPrefix(name, ".") }):
+			continue
+		case strings.HasPrefix(p[last], "."):
+			if IsImage(path) {
+				l.others.Add(path, hidden)
+			}
+			continue
+		}
+		label, folder := Unlabelled, ""
+		if len(p) > 1 {
+			folder = p[0]
+			if label, err = l.class(folder); err != nil {
+				return nil, others, err
+			}
+		}
+		if !IsImage(path) {
+			l.others.Add(path, noImage)
+		} else if err := l.add(folder, path, label, nil); err != nil {
+			return nil, others, err
+		}
+	}
+	return &pictures{Options: o, files: l.files, mapped: l.list, read: read}, l.others, l.end()
 }
 
 // Items returns the images of a source of files, in their order; nil for other sources.
@@ -309,102 +300,9 @@ func Items(s Source) []Item {
 	return nil
 }
 
-// lister lists the images of a folder.
-type lister struct {
-	dir    string
-	o      Options
-	files  []Item
-	others LeftOut
-}
-
-// class returns the label of the images in a folder of the folder.
-func (l *lister) class(name string) (int, error) {
-	label, err := l.o.Classes.label(name)
-	if err != nil && !l.o.Optional {
-		return label, fmt.Errorf("folder %s: %w", printable.Line(filepath.Join(l.dir, name)), err)
-	}
-	if err != nil {
-		label = Unlabelled
-	}
-	return label, nil
-}
-
-func (l *lister) add(path string, label int) error {
-	if len(l.files) == l.o.MaxItems {
-		return fmt.Errorf("more than %d images under %s", l.o.MaxItems, l.dir)
-	}
-	l.files = append(l.files, Item{Name: path, Label: label})
-	return nil
-}
-
-// end returns an error where there is no image.
-func (l *lister) end() error {
-	if len(l.files) > 0 {
-		return nil
-	}
-	left := ""
-	if l.others.N > 0 {
-		left = fmt.Sprintf(" (%v)", l.others)
-	}
-	if l.o.Optional {
-		return fmt.Errorf("%s has no images (%s)%s", l.dir, Formats, left)
-	}
-	return fmt.Errorf("%s has no images (%s) in folders named by class%s; lay them out as %s", l.dir, Formats, left,
-		filepath.Join(l.dir, "CLASS", "image.jpg"))
-}
-
-// listFolder lists the images of DIR/CLASS/..., in the order of their names; where labels are optional, those of DIR as
-// well. Hidden files and links are left out; so are files that are no images, which are named.
-func listFolder(dir string, o Options) (files []Item, others LeftOut, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, others, err
-	}
-	l := &lister{dir: dir, o: o}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !o.Optional {
-			continue
-		}
-		label := Unlabelled
-		if e.IsDir() {
-			if label, err = l.class(e.Name()); err != nil {
-				return nil, others, err
-			}
-		}
-		err = Walk(dir, e.Name(), &l.others, func(path string) error { return l.add(path, label) })
-		if err != nil {
-			return nil, others, err
-		}
-	}
-	return l.files, l.others, l.end()
-}
-
-// Walk passes the image files in dir/name, which may be a file or a folder, to visit, in the order of their names. Hidden files
-// and links are left out; files that are no images are added to others by their path in dir.
-func Walk(dir, name string, others *LeftOut, visit func(path string) error) error {
-	base := filepath.Join(dir, name)
-	return filepath.WalkDir(base, func(path string, e fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case strings.HasPrefix(e.Name(), ".") && path != base && e.IsDir():
-			return filepath.SkipDir
-		case strings.HasPrefix(e.Name(), ".") && path != base, !e.Type().IsRegular():
-			return nil
-		case IsImage(path):
-			return visit(path)
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err == nil {
-			others.Add(rel)
-		}
-		return err
-	})
-}
-
 // readList reads lines of path,label, or of path alone where labels are optional; a first line of just these words is a
 // header. Paths are relative to the list's folder.
-func readList(r io.Reader, dir string, o Options) ([]Item, error) {
+func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 	b := bufio.NewReader(io.LimitReader(r, maxList+1))
 	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // the byte order mark of spreadsheets
 		b.Discard(len(mark))
@@ -416,10 +314,11 @@ func readList(r io.Reader, dir string, o Options) ([]Item, error) {
 	}
 	c.ReuseRecord = true
 	var files []Item
+	names := mapping{classes: o.Classes}
 	for line := 1; ; line++ {
 		record, err := c.Read()
 		if c.InputOffset() > maxList {
-			return nil, fmt.Errorf("a list of more than %d bytes", maxList)
+			return nil, nil, fmt.Errorf("a list of more than %d bytes", maxList)
 		}
 		if errors.Is(err, io.EOF) {
 			break
@@ -428,7 +327,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, error) {
 			if err == nil {
 				err = fmt.Errorf("record %d has %d fields", line, len(record))
 			}
-			return nil, fmt.Errorf("want lines of path,label with a comma between the two: %w", err)
+			return nil, nil, fmt.Errorf("want lines of path,label with a comma between the two: %w", err)
 		}
 		path, name := record[0], ""
 		if len(record) == 2 {
@@ -438,27 +337,28 @@ func readList(r io.Reader, dir string, o Options) ([]Item, error) {
 			continue
 		}
 		if path == "" || strings.ContainsRune(path, 0) {
-			return nil, fmt.Errorf("record %d: the path is %q; want the path of an image", line, path)
+			return nil, nil, fmt.Errorf("record %d: the path is %q; want the path of an image", line, path)
 		}
 		label := Unlabelled
 		if name != "" || !o.Optional {
-			if label, err = o.Classes.label(name); err != nil {
-				return nil, fmt.Errorf("record %d: label %w", line, err)
+			if label, err = names.class(name); err != nil {
+				return nil, nil, fmt.Errorf("record %d: label %w", line, err)
 			}
 		}
 		if len(files) == o.MaxItems {
-			return nil, fmt.Errorf("more than %d images", o.MaxItems)
+			return nil, nil, fmt.Errorf("more than %d images", o.MaxItems)
 		}
 		path = filepath.FromSlash(path)
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
+		names.count(name)
 		files = append(files, Item{Name: path, Label: label})
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("no images in the list; want lines of path,label")
+		return nil, nil, fmt.Errorf("no images in the list; want lines of path,label")
 	}
-	return files, nil
+	return files, names.list, nil
 }
 
 // idx is a source of images of one size in an IDX file, read as they are needed.

@@ -57,15 +57,16 @@ func TestPixels(t *testing.T) {
 // FuzzList: every label that is read is one of the model's, and a list takes at most 400 bytes of memory for each of its bytes.
 func FuzzList(f *testing.F) {
 	f.Add("path,label\na.png,1\n")
-	f.Add("a.png,cat\n\"b,c.jpg\",0\n")
+	f.Add("a.png,cat\n\"b,c.jpg\",dog\n")
 	f.Add("a.png\n")
 	f.Add("\"")
 	f.Add("a\x00,1")
 	f.Fuzz(func(t *testing.T, text string) {
 		var files []Item
+		var mapped []Mapped
 		var err error
 		alloctest.AtMost(t, 400*len(text), func() {
-			files, err = readList(strings.NewReader(text), "dir", Options{Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 1000})
+			files, mapped, err = readList(strings.NewReader(text), "dir", Options{Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 1000})
 		})
 		if err != nil {
 			return
@@ -76,6 +77,11 @@ func FuzzList(f *testing.F) {
 		for _, l := range files {
 			if l.Label < 0 || l.Label > 1 || l.Name == "" {
 				t.Fatalf("read %+v", l)
+			}
+		}
+		for _, m := range mapped {
+			if m.From != m.Class {
+				t.Fatalf("%q is class %q", m.From, m.Class)
 			}
 		}
 	})

@@ -275,6 +275,7 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, 
 
 // Source opens the images at a path for the classifier; labels are optional unless o asks for them.
 func (c *Classifier) Source(path string, o imagefile.Options) (imagefile.Source, imagefile.LeftOut, error) {
-	o.Fit, o.Classes, o.MaxItems = c.Fit, imagefile.Classes{Names: c.Manifest.Classes, N: c.Manifest.C}, maxItems
+	o.Fit, o.MaxItems = c.Fit, maxItems
+	o.Classes.Names, o.Classes.N = c.Manifest.Classes, c.Manifest.C
 	return imagefile.Open(path, o)
 }

@@ -21,8 +21,8 @@ import (
 const annotation = "fmp.output"
 
 const (
-	file   = "file"
-	folder = "folder"
+	file = "file"
+	made = "made"
 )
 
 // words are flags of names that people choose freely, and that a file may bear by chance.
@@ -31,8 +31,8 @@ var words = []string{"class-names", "client", "for", "groups", "host", "licence"
 // Files marks flags as names of files that the command writes.
 func Files(f *pflag.FlagSet, names ...string) { mark(f, file, names) }
 
-// Folders marks flags as names of folders that the command writes to, and makes.
-func Folders(f *pflag.FlagSet, names ...string) { mark(f, folder, names) }
+// Made marks flags as names of files or folders that the command writes, with the folders that they lie in where these are missing.
+func Made(f *pflag.FlagSet, names ...string) { mark(f, made, names) }
 
 // Marked reports whether a flag names an output.
 func Marked(f *pflag.Flag) bool { return len(f.Annotations[annotation]) > 0 }

@@ -219,7 +219,7 @@ async function listed() {
       { id: 'folder', label: 'Choose a folder', webkitdirectory: true },
       { id: 'files', label: 'Choose loose photographs', multiple: true, accept: 'image/*,.heic,.heif,.avif,.tif,.tiff,.bmp,.webp' }], place),
     fault && failed(fault),
-    items.length > 0 && el('p', { id: 'counted' }, `${plural(items.length, 'photograph')}, ${bytes(total)}, in ${plural(state.counts.filter(n => n > 0).length, 'class', 'classes')}.`, others.n > 0 && ` ${plural(others.n, 'file is', 'files are')} no image and left out: ${others.names.join(', ')}${others.n > others.names.length ? ' and more' : ''}.`),
+    items.length > 0 && el('p', { id: 'counted' }, `${plural(items.length, 'photograph')}, ${bytes(total)}, in ${plural(state.counts.filter(n => n > 0).length, 'class', 'classes')}.`, others.n > 0 && ` ${plural(others.n, 'file is', 'files are')} left out: ${others.names.join(', ')}${others.n > others.names.length ? ' and more' : ''}.`),
     el('ul', { class: 'classes' }, rows),
     state.loose.length > 0 && sorter());
   showLeaves();

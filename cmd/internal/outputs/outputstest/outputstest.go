@@ -38,7 +38,7 @@ func Check(t *testing.T, commands []Command) {
 				name := c.Name + " --" + out.Name
 				looks := writes.MatchString(out.Usage) || slices.Contains([]string{"out", "output", "record", "report"}, out.Name)
 				if looks && !outputs.Marked(out) && !slices.Contains(others, name) {
-					t.Errorf("%s names what is written (%q), and outputs.Files or outputs.Folders does not say so", name, out.Usage)
+					t.Errorf("%s names what is written (%q), and outputs.Files or outputs.Made does not say so", name, out.Usage)
 				}
 				if outputs.Marked(out) {
 					c.output(t, out)

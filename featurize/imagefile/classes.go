@@ -1,0 +1,150 @@
+package imagefile
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fmp/onnx/printable"
+)
+
+// Classes maps the names that folders and lists use to labels: a class's name alone or, where ByNumber asks for it, its number from 0 alone.
+// So no name is taken for a number: grades are called 1, 2 and 3. Without Names the classes are called by their numbers.
+type Classes struct {
+	Names    []string
+	N        int
+	ByNumber bool
+}
+
+// ByNumberFlag is the flag of commands that sets ByNumber, and ByNumberHelp its meaning.
+const (
+	ByNumberFlag = "class-numbers"
+	ByNumberHelp = "folders and labels are the numbers of classes from 0, not their names"
+)
+
+// Name returns the name of a class.
+func (c Classes) Name(label int) string {
+	if label >= 0 && label < len(c.Names) {
+		return c.Names[label]
+	}
+	return strconv.Itoa(label)
+}
+
+// number returns the number that a text is, written as such numbers are.
+func (c Classes) number(text string) (int, bool) {
+	i, err := strconv.Atoi(text)
+	return i, err == nil && i >= 0 && i < c.N && strconv.Itoa(i) == text
+}
+
+func (c Classes) label(name string) (int, error) {
+	number, is := c.number(name)
+	switch {
+	case is && (c.ByNumber || len(c.Names) == 0):
+		return number, nil
+	case c.ByNumber:
+		return 0, fmt.Errorf("%q is no number of a class; with --%s they are 0 to %d", name, ByNumberFlag, c.N-1)
+	}
+	if i := slices.Index(c.Names, name); i >= 0 {
+		return i, nil
+	}
+	known := fmt.Sprintf("0 to %d", c.N-1)
+	if len(c.Names) > 0 {
+		known = strings.Join(c.Names, ", ")
+	}
+	if len(known) > 200 {
+		known = known[:200] + "..."
+	}
+	hint := ""
+	if is {
+		hint = fmt.Sprintf("; where names are numbers of classes (%d: %s), give --%s", number, c.Name(number), ByNumberFlag)
+	}
+	return 0, fmt.Errorf("%q is no class of the model; it knows %s%s", name, known, hint)
+}
+
+// Mapped is the class that the images of a folder, or of a list's label, were taken for.
+type Mapped struct {
+	From   string `json:"from"` // folder or label, as its owner wrote it
+	Class  string `json:"class"`
+	Label  int    `json:"label"`
+	Images int    `json:"images"`
+}
+
+// mapping counts images by the names that they came under.
+type mapping struct {
+	classes Classes
+	list    []Mapped
+	at      map[string]int
+}
+
+// class returns the label of a name.
+func (m *mapping) class(name string) (int, error) {
+	if i, ok := m.at[name]; ok {
+		return m.list[i].Label, nil
+	}
+	label, err := m.classes.label(name)
+	if err == nil {
+		m.put(name, label)
+	}
+	return label, err
+}
+
+func (m *mapping) put(name string, label int) {
+	if m.at == nil {
+		m.at = map[string]int{}
+	}
+	m.at[name] = len(m.list)
+	to := Mapped{From: printable.Line(name), Label: label}
+	if label != Unlabelled {
+		to.Class = printable.Line(m.classes.Name(label))
+	}
+	m.list = append(m.list, to)
+}
+
+// count counts an image that came under a name.
+func (m *mapping) count(name string) {
+	if i, ok := m.at[name]; ok {
+		m.list[i].Images++
+	}
+}
+
+// MappingOf returns the classes that the folders or labels of a source were taken for, in the order in which they were met; nil where
+// images have no labels.
+func MappingOf(s Source) []Mapped {
+	switch s := s.(type) {
+	case *pictures:
+		return s.mapped
+	case *idx:
+		m := mapping{classes: s.Classes}
+		for label := range s.Classes.N {
+			m.put(strconv.Itoa(label), label)
+		}
+		for _, y := range s.labels {
+			m.list[y].Images++
+		}
+		return slices.DeleteFunc(m.list, func(m Mapped) bool { return m.Images == 0 })
+	}
+	return nil
+}
+
+// mostMapped bounds the lines that [PrintMapping] prints.
+const mostMapped = 200
+
+// PrintMapping prints one line for each folder or label: the class that it was taken for, and its images.
+func PrintMapping(w io.Writer, prefix string, list []Mapped) error {
+	var b strings.Builder
+	for i, m := range list {
+		if i == mostMapped {
+			fmt.Fprintf(&b, "%sand %d more\n", prefix, len(list)-i)
+			break
+		}
+		if m.Label == Unlabelled {
+			fmt.Fprintf(&b, "%sfolder %s -> no class: %d images without a label\n", prefix, m.From, m.Images)
+			continue
+		}
+		fmt.Fprintf(&b, "%sfolder or label %s -> class %s (number %d): %d images\n", prefix, m.From, m.Class, m.Label, m.Images)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

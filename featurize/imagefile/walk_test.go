@@ -1,0 +1,122 @@
+package imagefile
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// lay writes files, and links where a value is not empty.
+func lay(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/odd/rgb.bmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if to == "" {
+			err = os.WriteFile(path, data, 0o600)
+		} else {
+			err = os.Symlink(to, path)
+		}
+		if err != nil {
+			t.Skip(err)
+		}
+	}
+}
+
+// TestLinks: a link counts where its image is listed nowhere else, once; one that leads outside or nowhere is a bad image; and whatever is
+// left out is named with its reason.
+func TestLinks(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	lay(t, out, map[string]string{"far.bmp": ""})
+	lay(t, dir, map[string]string{
+		"cat/1.bmp": "", ".store/2.bmp": "", ".store/3.bmp": "", ".store/deep/4.bmp": "", "dog/5.bmp": "", "dog/.6.bmp": "", "7.bmp": "",
+		"readme.txt": "", "cat/two.bmp": "../.store/2.bmp", "dog/again.bmp": "../.store/2.bmp", "dog/self.bmp": "5.bmp", "dog/store": "../.store",
+		"cat/loop": "..", "cat/far.bmp": filepath.Join(out, "far.bmp"), "cat/all": out, "cat/gone.bmp": "nowhere.bmp",
+		"cat/notes": filepath.Join(out, "notes"), "bird/one.bmp": "../dog/5.bmp", "cat/list.txt": filepath.Join(out, "far.bmp"),
+	})
+	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"cat", "dog", "bird"}, N: 3}, MaxItems: 99}
+	files, mapped, others, err := listFolder(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, bad := map[string]int{}, map[string]string{}
+	for _, f := range files {
+		name, _ := filepath.Rel(dir, f.Name)
+		if f.bad != nil {
+			bad[filepath.ToSlash(name)] = f.bad.Error()
+			continue
+		}
+		good[filepath.ToSlash(name)] = f.Label
+	}
+	if d := cmp.Diff(map[string]int{"cat/1.bmp": 0, "cat/two.bmp": 0, "dog/5.bmp": 1, "dog/store/3.bmp": 1, "dog/store/deep/4.bmp": 1},
+		good); d != "" {
+		t.Errorf("the images are\n%s", d)
+	}
+	for name, why := range map[string]string{"cat/far.bmp": "a link out of the folder", "cat/all": "a link out of the folder",
+		"cat/gone.bmp": "leads nowhere", "cat/notes": "leads nowhere", "dog/again.bmp": "cat/two.bmp is in another class",
+		"dog/store/2.bmp": "cat/two.bmp is in another class", "bird/one.bmp": "dog/5.bmp is in another class"} {
+		if !strings.Contains(bad[name], why) {
+			t.Errorf("%s: %q; want %q", name, bad[name], why)
+		}
+		delete(bad, name)
+	}
+	if len(bad) > 0 {
+		t.Errorf("bad images: %q", bad)
+	}
+	var all []string
+	every := LeftOut{Names: make([]string, 0)}
+	w := Walker{Dir: dir, Others: &every, Visit: func(string, int, error) error { return nil }}
+	for i, name := range []string{"cat", "dog", "bird"} {
+		if err := w.Walk(name, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.End(); err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, every.Names...)
+	if others.N != every.N+2 { // 7.bmp and readme.txt
+		t.Errorf("%d files are left out: %v; want %d of the classes and two beside them: %v", others.N, others, every.N, all)
+	}
+	if want := []Mapped{{"bird", "bird", 2, 1}, {"cat", "cat", 0, 6}, {"dog", "dog", 1, 5}}; !cmp.Equal(mapped, want) {
+		t.Errorf("classes: %+v; want %+v", mapped, want)
+	}
+	for _, c := range []struct{ name, why string }{{"7.bmp", noClass}, {"readme.txt", noImage}} {
+		if !strings.Contains(others.String(), c.name+" ("+c.why+")") {
+			t.Errorf("left out: %v; want %s, %s", others, c.name, c.why)
+		}
+	}
+}
+
+// TestClassesByName: a name is never taken for a number, nor a number for a name.
+func TestClassesByName(t *testing.T) {
+	grades, pets := []string{"1", "2", "3"}, []string{"cat", "dog", "fish"}
+	for _, c := range []struct {
+		classes Classes
+		name    string
+		want    int // -1: an error
+		says    string
+	}{
+		{Classes{grades, 3, false}, "1", 0, ""}, {Classes{grades, 3, false}, "3", 2, ""},
+		{Classes{grades, 3, false}, "0", -1, "knows 1, 2, 3; where names are numbers of classes (0: 1), give --class-numbers"},
+		{Classes{grades, 3, true}, "0", 0, ""}, {Classes{grades, 3, true}, "1", 1, ""}, {Classes{grades, 3, true}, "3", -1, "0 to 2"},
+		{Classes{pets, 3, false}, "0", -1, "(0: cat)"}, {Classes{pets, 3, false}, "dog", 1, ""}, {Classes{pets, 3, true}, "dog", -1, "0 to 2"},
+		{Classes{pets, 3, true}, "2", 2, ""}, {Classes{pets, 3, true}, "02", -1, "0 to 2"}, {Classes{pets, 3, true}, "+2", -1, "0 to 2"},
+		{Classes{nil, 3, false}, "2", 2, ""}, {Classes{nil, 3, false}, "3", -1, "knows 0 to 2"}, {Classes{pets, 3, false}, "Dog", -1, "knows cat"},
+		{Classes{pets, 3, false}, "7", -1, "knows cat, dog, fish"},
+	} {
+		got, err := c.classes.label(c.name)
+		if (err != nil) != (c.want < 0) || err == nil && got != c.want || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q of %+v: %d, %v; want %d, %q", c.name, c.classes, got, err, c.want, c.says)
+		}
+	}
+}
