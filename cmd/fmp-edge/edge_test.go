@@ -665,7 +665,8 @@ func sameUpload(t *testing.T, program []string, dir string, datasets ...string) 
 	for _, dataset := range datasets {
 		for _, images := range []string{dir, photographs} {
 			here, there := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there")
-			args := []string{"compress", "--model", assetstest.File(t, dataset, models.KindClient), "--client", "a", "--on-bad", "skip", "--class-numbers", images,
+			args := []string{"compress", "--model", assetstest.File(t, dataset, models.KindClient), "--client", "a", "--on-bad", "skip",
+				"--class-numbers", images,
 				"-o"}
 			run(t, append(args, here)...)
 			cmd := exec.Command(program[0], append(append(program[1:], args...), there)...)

@@ -10,7 +10,7 @@ import (
 	"fmp/onnx/printable"
 )
 
-// Classes maps the names that folders and lists use to labels: a class's name alone or, where ByNumber asks for it, its number from 0 alone.
+// Classes maps the names that folders and lists use to labels: a class's name alone or, where ByNumber asks for it, its number alone.
 // So no name is taken for a number: grades are called 1, 2 and 3. Without Names the classes are called by their numbers.
 type Classes struct {
 	Names    []string

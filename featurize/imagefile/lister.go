@@ -21,8 +21,8 @@ func newLister(dir string, o Options) *lister {
 	return &lister{mapping: mapping{classes: o.Classes}, dir: dir, o: o}
 }
 
-// class returns the label of the images in a folder of the folder. Where labels are optional, images in a folder of no class have none, which
-// the mapping tells.
+// class returns the label of the images in a folder of the folder. Where labels are optional, images in a folder of no class have none,
+// which the mapping tells.
 func (l *lister) class(name string) (int, error) {
 	label, err := l.mapping.class(name)
 	if err != nil && !l.o.Optional {

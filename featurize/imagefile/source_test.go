@@ -66,7 +66,8 @@ func FuzzList(f *testing.F) {
 		var mapped []Mapped
 		var err error
 		alloctest.AtMost(t, 400*len(text), func() {
-			files, mapped, err = readList(strings.NewReader(text), "dir", Options{Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 1000})
+			files, mapped, err = readList(strings.NewReader(text), "dir",
+				Options{Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 1000})
 		})
 		if err != nil {
 			return

@@ -211,8 +211,7 @@ func looseReason(name string) string {
 	return noImage
 }
 
-// ClassFolders returns the names of the folders in a folder, in order, links to folders among them. What lies beside them is left out by
-// name.
+// ClassFolders returns the names of the folders in a folder, in order, links to folders among them. Other files are left out by name.
 func ClassFolders(dir string, others *LeftOut) ([]string, error) {
 	names, files, err := entries(dir, others)
 	for _, f := range files {

@@ -111,7 +111,8 @@ func TestClassesByName(t *testing.T) {
 		{Classes{grades, 3, true}, "0", 0, ""}, {Classes{grades, 3, true}, "1", 1, ""}, {Classes{grades, 3, true}, "3", -1, "0 to 2"},
 		{Classes{pets, 3, false}, "0", -1, "(0: cat)"}, {Classes{pets, 3, false}, "dog", 1, ""}, {Classes{pets, 3, true}, "dog", -1, "0 to 2"},
 		{Classes{pets, 3, true}, "2", 2, ""}, {Classes{pets, 3, true}, "02", -1, "0 to 2"}, {Classes{pets, 3, true}, "+2", -1, "0 to 2"},
-		{Classes{nil, 3, false}, "2", 2, ""}, {Classes{nil, 3, false}, "3", -1, "knows 0 to 2"}, {Classes{pets, 3, false}, "Dog", -1, "knows cat"},
+		{Classes{nil, 3, false}, "2", 2, ""}, {Classes{nil, 3, false}, "3", -1, "knows 0 to 2"},
+		{Classes{pets, 3, false}, "Dog", -1, "knows cat"},
 		{Classes{pets, 3, false}, "7", -1, "knows cat, dog, fish"},
 	} {
 		got, err := c.classes.label(c.name)
