@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
@@ -32,6 +33,7 @@ noisy sum hides the uploads; join says so before anything is sent.`,
 		ca := f.String("ca", "", "file of certificates to trust in place of the system's")
 		server := f.String("server-key", "", "public key that the server must have (base64), as its operators give it")
 		receipt := f.String("receipt", "", "receipt to write (default: KEY.ROUND.withdrawal.json)")
+		outputs.Files(f, "receipt")
 		wait := f.Duration("wait", time.Hour, "how long to wait for a server that does not answer")
 		asJSON := f.Bool("json", false, "print JSON")
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
