@@ -226,6 +226,10 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 // client makes the client graph, and settles the kind of its uploads and the name of its file where nobody gave them.
 func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m *onnx.Model, pre front, err error) {
 	cfg := &o.settings
+	if cfg.Extractor.Model != "default" && o.names == nil && !s.given("dataset.name") {
+		return nil, pre, usageErrorf("--extractor %s comes without the clients' classes: name them (--class-names larch,spruce), or give "+
+			"--dataset, whose classes they then are", cfg.Extractor.Model)
+	}
 	// Without a corpus nothing but moments can be read.
 	if o.upload == "" && o.names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") {
 		o.upload = uploadMoments

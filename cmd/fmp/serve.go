@@ -237,6 +237,13 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 	for _, w := range s.round.Warnings {
 		s.log.Warn("round file", "file", o.file, "warning", w)
 	}
+	if d := s.round.Deadline; time.Now().After(d) {
+		what := "uploads are refused, and the classifier is of those that are in; accept_late: true takes more"
+		if s.round.AcceptLate {
+			what = "uploads are late, and count (accept_late)"
+		}
+		s.log.Warn("round file", "file", o.file, "warning", "the deadline, "+d.Format(time.RFC3339)+", has passed: "+what)
+	}
 	if err := os.MkdirAll(o.state, 0o700); err != nil { // it will hold uploads
 		return fmt.Errorf("serve: %w", err)
 	}

@@ -62,7 +62,7 @@ func TestTrainAndFuse(t *testing.T) {
 		}
 	}
 	var c fused
-	do(&c, "fuse", "-o", client, "--embedding", embedding, "--json")
+	do(&c, "fuse", "-o", client, "--dataset", "digits", "--embedding", embedding, "--json")
 	if c.Size != 10 || c.Image[0] != 28 {
 		t.Errorf("the client graph is %+v", c)
 	}

@@ -9,12 +9,14 @@
 //
 //	R0 = sum_c a_mc |r_mc|^2,  b = sum_c a_mc r_mc / sum_c a_mc,  R1 = sum_c a_mc |r_mc - b|^2
 //
-// a client has an effect where (N k log(R0/R1) - k log(N k))/2 > log 19, the Bayesian information criterion (Schwarz 1978) at a prior
-// probability of .05, and where the F statistic ((R0 - R1)/k)/s^2 of k and (N-1) k degrees of freedom is beyond the quantile that one of M
-// clients without an effect reaches with a probability of .05 (Bonferroni). Neither has a scale of its own: classes that differ from the
-// others' each in its own way, as false names make them, raise R1 as much as R0. Its classes must lie apart as the others' do: means that
-// are alike for all classes have a shift, and no classes. The effect is b (1 - 1/F) (James and Stein 1961), with s^2 = R1/((N-1) k). The
-// median stands while fewer than half of a class's holders are wrong, or from another camera.
+// a client has an effect where (N q log(R0/R1) - q log(N q))/2 > log 19, the Bayesian information criterion (Schwarz 1978) at a prior
+// probability of .05, and where the F statistic ((R0 - R1)/q)/s^2 of q and (N-1) q degrees of freedom is beyond the quantile that one of M
+// clients without an effect reaches with a probability of .05 (Bonferroni). q = tr(V)^2/tr(V^2) <= k counts coordinates as far as they are
+// independent and alike in the residuals' covariance V (Box 1954), which is not I where W is known from few images (level.go). Neither
+// has a scale of its own: classes that differ from the others' each in its own way, as false names make them, raise R1 as much as R0. Its
+// classes must lie apart as the others' do: means that are alike for all classes have a shift, and no classes. The effect is b (1 - 1/F)
+// (James and Stein 1961), with s^2 = R1/((N-1) q). The median stands while fewer than half of a class's holders are wrong, or from
+// another camera.
 //
 // Where half of the clients differ by the F test and are not found in this way, or the evidence tells of effects beyond those found
 // (evident), all have one: e_mc has a variance of its own for each client, T is of low rank plus a multiple of I, and all are estimated by
@@ -199,10 +201,12 @@ func effects(found [][]float64, share []float64, cells [][]cell, l Law) *Effects
 func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, error) {
 	k, _ := l.back.Dims()
 	in, near, held, differ, of := make([][]cell, len(cells)), make([]bool, len(cells)), 0, 0, 0
+	effective := 1.
 	for m, d := range differences(cells, found, classes, k) {
 		if d == nil {
 			continue
 		}
+		effective = d.effective
 		of++
 		alike := !(d.tail < prior/float64(len(cells)))
 		if near[m] = !alike && d.slope < leastSlope; near[m] {
@@ -217,7 +221,7 @@ func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, er
 		return nil, nil
 	}
 	if 2*differ <= of {
-		if ok, err := evident(without(in, found), classes, k); !ok || err != nil {
+		if ok, err := evident(without(in, found), classes, k, effective); !ok || err != nil {
 			return nil, err
 		}
 	}
@@ -369,6 +373,7 @@ type difference struct {
 	mean          []float64 // b
 	r0, r1, noise float64
 	cells, free   float64 // N and (N-1) k
+	effective     float64 // q
 	statistic     float64 // F
 	tail          float64 // probability of F or more without an effect
 	slope         float64
@@ -376,6 +381,8 @@ type difference struct {
 	// of is the sum of their own squares, and blur the part of it by noise of variance 1 in a mean at precision 1.
 	// scale is that variance by R1.
 	with, of, blur, scale float64
+	rows                  [][]float64 // the differences of class means about their mean, and the precisions of these
+	weights               []float64
 }
 
 // differences returns those of all clients; nil where too few classes are held by others too. shift are the effects found so far.
@@ -392,11 +399,12 @@ func differences(cells [][]cell, shift [][]float64, classes, k int) []*differenc
 		return out
 	}
 	slices.Sort(scales)
-	noise := scales[len(scales)/2]
+	noise, effective := scales[len(scales)/2], effectiveNumber(out, k)
 	for _, d := range out {
 		if d == nil {
 			continue
 		}
+		d.test(effective)
 		// The others' means are noisy too, which would make the slope less than it is.
 		if of := d.of - noise*d.blur; of > 0 {
 			d.slope = d.with / of
@@ -448,12 +456,17 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 	}
 	d.free = (d.cells - 1) * k
 	d.statistic = (d.r0 - d.r1) / k / (d.r1 / d.free)
-	d.tail = 1
 	d.apart(rows, refs, weights, spread)
-	if d.r1 > 0 {
-		d.tail = distuv.F{D1: k, D2: d.free}.Survival(d.statistic)
-	}
+	d.rows, d.weights = rows, weights
 	return d
+}
+
+// test sets the probability of the statistic without an effect, given the effective number of coordinates.
+func (d *difference) test(effective float64) {
+	d.effective, d.tail = effective, 1
+	if d.r1 > 0 {
+		d.tail = distuv.F{D1: effective, D2: (d.cells - 1) * effective}.Survival(d.statistic)
+	}
 }
 
 // effect returns a client's effect, nil where there is none, and its share. tail is the probability with which a client without an effect
@@ -462,7 +475,7 @@ func (d *difference) effect(tail float64) (b []float64, share float64) {
 	if d == nil {
 		return nil, 1
 	}
-	k := float64(len(d.mean))
+	k := d.effective
 	if !(d.r1 > 0) || d.cells*k*math.Log(d.r0/d.r1)-k*math.Log(d.cells*k) <= 2*math.Log(1/prior-1) || !(d.tail < tail) ||
 		d.slope < leastSlope {
 		return nil, 1

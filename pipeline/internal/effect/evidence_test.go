@@ -47,7 +47,7 @@ func TestEvident(t *testing.T) {
 					t.Errorf("%s: round %d: the bound is %.1f, the evidence %.1f", c.name, i, bound, exact)
 				}
 			}
-			if got, err := evident(cells, len(class), k); err != nil || got != c.want {
+			if got, err := evident(cells, len(class), k, k); err != nil || got != c.want {
 				t.Errorf("%s: round %d: evident is %v, %v", c.name, i, got, err)
 			}
 		}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"image"
+	"os"
+	"testing"
+
+	"fmp/cmd/internal/outputs/outputstest"
+	"fmp/models"
+	"fmp/pipeline/federate/identity"
+)
+
+// TestWrong: wrong inputs are refused in one line, and nothing is written or changed.
+func TestWrong(t *testing.T) {
+	client, classifier := model(t, models.KindClient), model(t, models.KindExtractor)
+	t.Chdir(t.TempDir())
+	for to, from := range map[string]string{"client.onnx": client, "x.onnx": classifier} {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, to, data)
+	}
+	picture := image.NewGray(image.Rect(0, 0, 8, 8))
+	for _, p := range []string{"photos/1/a.png", "photos/2/b.png", "stray/1/a.png", "stray/eleven/b.png", "loose/a.png", "far/1/a.png",
+		"twice/1/a.png", "grades/01/a.png"} {
+		writePNG(t, p, picture)
+	}
+	for name, text := range map[string]string{"broken/1/a.png": "\x89PNG", "empty.csv": "", "words.csv": "path,label\n", "label.csv": "a.png,zebra\n",
+		"number.csv": "photos/1/a.png,+1\n", "semi.csv": "a;1\n", "nul.csv": "a\x00b,1\n", "self.csv": "photos/1/a.png,1\n", "gone.csv": "gone.png,1\n",
+		"cut.onnx": "\x08", "not.upload": "nothing", "bad.key": "nothing", "open.key": "", "three.csv": "a,b,c\n", "text.txt": "text",
+		"cut.npy": "\x93NUMPY", "signer.pub": "nothing", "heic/1/a.jxl": "\xff\x0a", "short.idx": "\x00\x00\x08\x03"} {
+		write(t, name, []byte(text))
+	}
+	for link, to := range map[string]string{"far/1/out.png": "../../photos/1/a.png", "far/1/gone.png": "nowhere.png",
+		"twice/2": "1", "same.upload": "client.onnx"} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Skip(err)
+		}
+	}
+	k, err := identity.New("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Save("a.key"); err != nil {
+		t.Fatal(err)
+	}
+	const c = "compress --model client.onnx --client a -o a.upload "
+	outputstest.CheckWrong(t, []outputstest.Wrong{
+		// Names of classes and of files.
+		{c + "stray", `"eleven" is no class`}, {c + "grades", `"01" is no class`}, {c + "loose", "a.png (in no folder of a class)"},
+		{c + "far", "a link"}, {c + "far/1", "in no folder of a class"}, {c + "twice", "is in another class"},
+		{c + "photos --class-numbers=maybe", "class-numbers"}, {c + "number.csv", `"+1" is no class`},
+		{c + "number.csv --class-numbers", `"+1" is no number of a class`}, {c + "label.csv", `"zebra" is no class`},
+		{c + "broken", "a.png"}, {c + "heic", "JPEG XL"}, {c + "text.txt", "wants --labels"}, {c + "photos/1/a.png", "has no label"},
+		{c + "empty.csv", "no images in the list"}, {c + "words.csv", "no images in the list"}, {c + "semi.csv", "comma"},
+		{c + "nul.csv", "want the path of an image"}, {c + "gone.csv", "gone.png"}, {c + "three.csv", "comma"},
+		{c + "nowhere", "nowhere"},
+		{c + "short.idx --labels short.idx", "labels"}, {c + "photos --labels short.idx", "go with an IDX file"}, {c, "0 sources"},
+		{c + "photos photos", "2 sources"},
+		// Outputs.
+		{"compress --model client.onnx --client a -o client.onnx photos", "too, which would be overwritten"},
+		{"compress --model client.onnx --client a -o same.upload photos", "too, which would be overwritten"},
+		{"compress --model client.onnx --client a -o self.csv self.csv", "too, which would be overwritten"},
+		{"compress --model client.onnx --client a -o photos/1/a.png photos", "give the output another name"},
+		{"compress --model client.onnx --client a -o photos/1/a.png self.csv --on-bad skip", "give the output another name"},
+		{"compress --model client.onnx --client a -o photos photos", "it is"},
+		{"compress --model client.onnx --client a -o nowhere/a photos", "is not there"},
+		{"compress --model client.onnx --client a -o /proc/a photos", "cannot be written to"},
+		{"compress --model client.onnx --client a photos", "--output is missing"},
+		{"compress --model client.onnx --client a -o text.txt/a photos", "is no folder"},
+		// Models and names.
+		{"compress --model x.onnx --client a -o a.upload photos", `kind "extractor"`},
+		{"compress --model cut.onnx --client a -o a.upload photos", "cut.onnx"},
+		{"compress --model nowhere.onnx --client a -o a.upload photos", "nowhere.onnx"},
+		{"compress --client a -o a.upload photos", "--model is missing"},
+		{"compress --model client.onnx -o a.upload photos", "--client is missing"},
+		{"compress --model client.onnx --client ../a -o a.upload photos", "--client"},
+		{"compress --model photos --client a -o a.upload photos", "photos"},
+		// Numbers and words.
+		{c + "photos --round -1", "round"}, {c + "photos --precision int4", "int4"}, {c + "photos --on-bad guess", "guess"},
+		{c + "photos --at-least 0", "--at-least 0"}, {c + "photos --calibrate -1", "--calibrate -1"},
+		{c + "photos --threads 1e9", "threads"},
+		{c + "photos --max-pixels 0", "--max-pixels 0"}, {c + "photos --epsilon 1", "private rounds"},
+		{c + "photos --at-least 9", "no class has 9 images"},
+		{c + "--rows cut.npy --labels cut.npy", "cut.npy"}, {c + "--rows cut.npy", "wants --labels"},
+		{c + "photos --signed-by signer.pub", "signer.pub"},
+		{c + "photos --labels", "labels"}, {c + "photos --colour", "colour"},
+		// Other commands.
+		{"inspect not.upload", "not.upload"}, {"inspect", "0 files"}, {"inspect cut.onnx", "cut.onnx"},
+		{"inspect client.onnx --json --explain", "two formats"},
+		{"send http://127.0.0.1:9 a.upload", "a.upload"}, {"send https://127.0.0.1:9 --key a.key not.upload", "not.upload"},
+		{"join https://127.0.0.1:9 photos", "--key is missing"}, {"join ftp://127.0.0.1:9 --key a.key photos", "ftp"},
+		{"join https://127.0.0.1:9 --key bad.key photos", "bad.key"},
+		{"join https://127.0.0.1:9 --key a.key --wait 0s photos", "--wait"},
+		{"join https://127.0.0.1:9 --key a.key --receipt a.key photos", "would be overwritten"}, {"key --client a a.key", "a.key"},
+		{"key --client a/../b b.key", "path"}, {"key b.key", "--client"}, {"predict --model client.onnx photos", "client"},
+		{"predict --model x.onnx photos --json --csv", "two formats"},
+		{"page --model client.onnx -o client.onnx", "would be overwritten"},
+		{"approve nowhere.onnx", "nowhere.onnx"}, {"bench --model x.onnx", "extractor"}, {"compres", "unknown command"},
+	}, func(args ...string) (int, string) {
+		var said bytes.Buffer
+		code := execute(t.Context(), args, &said, &said)
+		return code, said.String()
+	})
+}

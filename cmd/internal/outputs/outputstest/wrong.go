@@ -1,0 +1,56 @@
+package outputstest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Wrong is a command line, its words separated by spaces, that must fail with one error that says the second string, another exit code
+// than 0, and no file written or changed.
+type Wrong [2]string
+
+// CheckWrong runs wrong command lines in the current folder.
+func CheckWrong(t *testing.T, list []Wrong, run func(args ...string) (code int, said string)) {
+	for _, w := range list {
+		before := tree(t)
+		code, said := run(strings.Fields(w[0])...)
+		if code <= 0 || code > 5 || !strings.Contains(said, w[1]) {
+			t.Errorf("%s: exit code %d, %q; want an error with %q", w[0], code, said, w[1])
+		}
+		if n := strings.Count("\n"+said, "\nfmp"); n != 1 { // a second line may name a second image
+			t.Errorf("%s: %d errors in place of one: %q", w[0], n, said)
+		}
+		if after := tree(t); !maps.Equal(before, after) {
+			t.Errorf("%s: the folder held %v and holds %v", w[0], before, after)
+			return
+		}
+	}
+}
+
+// tree returns the files under the current folder with digests of their contents.
+func tree(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		out[path] = e.Type().String()
+		if !e.Type().IsRegular() {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		out[path] = fmt.Sprintf("%x", sha256.Sum256(data))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
