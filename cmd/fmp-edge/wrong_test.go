@@ -23,12 +23,15 @@ func TestWrong(t *testing.T) {
 		write(t, to, data)
 	}
 	picture := image.NewGray(image.Rect(0, 0, 8, 8))
-	for _, p := range []string{"photos/1/a.png", "photos/2/b.png", "stray/1/a.png", "stray/eleven/b.png", "loose/a.png", "far/1/a.png",
+	for _, p := range []string{"photos/1/a.png", "photos/2/b.png", "stray/1/a.png", "stray/eleven/b.png", "loose/a.png",
+		"far/1/a.png",
 		"twice/1/a.png", "grades/01/a.png"} {
 		writePNG(t, p, picture)
 	}
-	for name, text := range map[string]string{"broken/1/a.png": "\x89PNG", "empty.csv": "", "words.csv": "path,label\n", "label.csv": "a.png,zebra\n",
-		"number.csv": "photos/1/a.png,+1\n", "semi.csv": "a;1\n", "nul.csv": "a\x00b,1\n", "self.csv": "photos/1/a.png,1\n", "gone.csv": "gone.png,1\n",
+	for name, text := range map[string]string{"broken/1/a.png": "\x89PNG", "empty.csv": "", "words.csv": "path,label\n",
+		"label.csv":  "a.png,zebra\n",
+		"number.csv": "photos/1/a.png,+1\n", "semi.csv": "a;1\n", "nul.csv": "a\x00b,1\n", "self.csv": "photos/1/a.png,1\n",
+		"gone.csv": "gone.png,1\n",
 		"cut.onnx": "\x08", "not.upload": "nothing", "bad.key": "nothing", "open.key": "", "three.csv": "a,b,c\n", "text.txt": "text",
 		"cut.npy": "\x93NUMPY", "signer.pub": "nothing", "heic/1/a.jxl": "\xff\x0a", "short.idx": "\x00\x00\x08\x03"} {
 		write(t, name, []byte(text))

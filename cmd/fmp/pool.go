@@ -453,7 +453,8 @@ func (p *pooled) print(w io.Writer) error {
 		} else if p.Corpus != nil {
 			corpus = fmt.Sprintf("without the corpus, log evidence %.1f", *p.Corpus)
 		}
-		fmt.Fprintf(&b, "form:       moments, %s (kappa %.2f ± %.0f%%; fmp fuse --kappa %.3g,%.2g tells it to another round behind this network)\n", corpus,
+		fmt.Fprintf(&b, "form:       moments, %s (kappa %.2f ± %.0f%%; fmp fuse --kappa %.3g,%.2g tells it to another round "+
+			"behind this network)\n", corpus,
 			p.Kappa[0], 100*p.Kappa[1], p.Kappa[0], p.Kappa[1])
 	}
 	if p.Novelty != nil {

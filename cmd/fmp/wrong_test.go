@@ -22,9 +22,12 @@ func TestWrong(t *testing.T) {
 	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{"cut.onnx": "\x08", "not.upload": "nothing", "bad.key": "nothing", "text.txt": "text", "round.yaml": "round: 1\n",
-		"word.yaml": "rond: 1\n", "past.yaml": "round: 1\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: soon\n", "roster.txt": "nobody\n",
-		"grid.yaml": "vary: 1\n", "settings.yaml": "extractor:\n  model: x.onnx\n", "key.yaml": "extractr:\n  model: x.onnx\n", "cut.npy": "\x93NUMPY",
+	files := map[string]string{"cut.onnx": "\x08", "not.upload": "nothing", "bad.key": "nothing", "text.txt": "text",
+		"round.yaml": "round: 1\n",
+		"word.yaml":  "rond: 1\n", "past.yaml": "round: 1\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: soon\n",
+		"roster.txt": "nobody\n",
+		"grid.yaml":  "vary: 1\n", "settings.yaml": "extractor:\n  model: x.onnx\n",
+		"key.yaml": "extractr:\n  model: x.onnx\n", "cut.npy": "\x93NUMPY",
 		"photos/1/a.png": picture.String(), "photos/2/b.png": picture.String(), "stray/zebra/a.png": picture.String(), "not.part": "nothing"}
 	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor} {
 		data, err := os.ReadFile(from)
