@@ -15,44 +15,35 @@ func (a *axis) along(sums []int32, row []int16) {
 	alongY(n, a.taps, &sums[0], &row[0], &a.first[0], &a.weights[0])
 }
 
+// lanes returns how many of n values are computed in lanes, with how many pairs of rows. A row that is not there has weight 0; there is
+// memory for it.
+func (a *axis) lanes(n, i int) (values, pairs int) {
+	if !haveLanes {
+		return 0, 0
+	}
+	return n &^ (tapGroup - 1), (a.present(i) + 1) / 2
+}
+
 // downward is downGo.
 func (a *axis) downward(dst []int16, sums []int32, rows []uint8, stride, i int) {
-	k, n := a.present(i), len(dst)&^(tapGroup-1)
-	if !haveLanes || n == 0 {
-		downGo(a, dst, sums, rows, stride, i)
-		return
+	n, pairs := a.lanes(len(dst), i)
+	if n > 0 {
+		_ = rows[(2*pairs-1)*stride+n-1]
+		shift := a.bits - middleBits
+		downY(n, pairs, &dst[0], &rows[0], stride, &a.line(i)[0], 1<<(shift-1), int(shift))
 	}
-	w := a.line(i)
-	pairs := (k + 1) / 2 // a row that is not there has weight 0; the ring has room for it
-	_ = rows[(2*pairs-1)*stride+n-1]
-	shift := a.bits - middleBits
-	downY(n, pairs, &dst[0], &rows[0], stride, &w[0], 1<<(shift-1), int(shift))
-	if n < len(dst) {
-		addRows(sums[:len(dst)-n], rows[n:], stride, w[:k])
-		for x := range dst[n:] {
-			dst[n+x] = a.middle(sums[x])
-		}
-	}
+	downGo(a, dst[n:], sums, rows[n:], stride, i)
 }
 
 // downwardWords is downward for values of 16 bits.
 func (a *axis) downwardWords(dst []int16, sums []int32, rows []int16, stride, i int) {
-	k, n := a.present(i), len(dst)&^(tapGroup-1)
-	if !haveLanes || n == 0 {
-		downGo(a, dst, sums, rows, stride, i)
-		return
+	n, pairs := a.lanes(len(dst), i)
+	if n > 0 {
+		_ = rows[(2*pairs-1)*stride+n-1]
+		shift := a.bits - middleBits
+		downWordsY(n, pairs, &dst[0], &rows[0], stride, &a.line(i)[0], 1<<(shift-1), int(shift))
 	}
-	w := a.line(i)
-	pairs := (k + 1) / 2
-	_ = rows[(2*pairs-1)*stride+n-1]
-	shift := a.bits - middleBits
-	downWordsY(n, pairs, &dst[0], &rows[0], stride, &w[0], 1<<(shift-1), int(shift))
-	if n < len(dst) {
-		addRows(sums[:len(dst)-n], rows[n:], stride, w[:k])
-		for x := range dst[n:] {
-			dst[n+x] = a.middle(sums[x])
-		}
-	}
+	downGo(a, dst[n:], sums, rows[n:], stride, i)
 }
 
 // alongY sets n sums to the products of taps weights, a multiple of 16, with values of row from first on.

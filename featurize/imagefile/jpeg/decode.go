@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"image"
 )
@@ -36,6 +35,7 @@ type decoder struct {
 	interval  int            // MCUs between restarts; 0 is none
 	scans     int
 	block     [64]int32
+	rows      [8]line // of a block, between the passes
 }
 
 // part is a component that is being decoded.
@@ -164,7 +164,7 @@ func (d *decoder) segment(s *segments) error {
 	case quantizers, huffmans, interval, startScan:
 	case baseline, extended, progressive:
 		if d.scans > 0 {
-			return errors.New("it has two frame headers")
+			return errFrames
 		}
 		return nil
 	default:
@@ -181,7 +181,7 @@ func (d *decoder) segment(s *segments) error {
 		return d.huffmans(b)
 	case interval:
 		if len(b) != 2 {
-			return errors.New("its restart interval has another length than 2")
+			return errLength
 		}
 		d.interval = int(binary.BigEndian.Uint16(b))
 		return nil
@@ -221,10 +221,10 @@ func (d *decoder) quantizers(b []byte) error {
 		case 1:
 			size = 2
 		default:
-			return errors.New("a quantization table has numbers of neither 8 nor 16 bits")
+			return errQuantizer
 		}
 		if which > 3 || len(b) < 1+64*size {
-			return errors.New("a quantization table is corrupt")
+			return errQuantizer
 		}
 		b = b[1:]
 		t := new([64]int32)

@@ -281,7 +281,6 @@ func TestCorrupt(t *testing.T) {
 		"table of codes is corrupt":  set(tables+4, 0x25),
 		"component 9":                set(scan+5, 9),
 		"no table of codes":          set(scan+6, 0x33),
-		"of which there are 4":       set(scan+6, 0x44),
 		"header of a scan":           set(scan+4, 2),
 		"before its pixels":          append(bytes.Clone(grey[:frame]), grey[scan:]...),
 		"two frame headers":          append(append(bytes.Clone(grey[:scan]), grey[frame:frame+13]...), grey[scan:]...),

@@ -110,7 +110,12 @@ type segments struct {
 	n      int   // bytes of its contents
 }
 
-var errCut = fmt.Errorf("it is cut off: %w", io.ErrUnexpectedEOF)
+var (
+	errCut       = fmt.Errorf("it is cut off: %w", io.ErrUnexpectedEOF)
+	errFrames    = errors.New("it has two frame headers")
+	errLength    = errors.New("a header has another length than its contents")
+	errQuantizer = errors.New("a quantization table is corrupt")
+)
 
 // next finds the next segment. Bytes before its marker are passed over, as image/jpeg and libjpeg do.
 func (s *segments) next() error {
@@ -228,10 +233,10 @@ func (h *Header) segment(s *segments) error {
 // frame reads a frame header (T.81, B.2.2).
 func (h *Header) frame(marker byte, b []byte) error {
 	if len(h.Components) > 0 {
-		return errors.New("it has two frame headers")
+		return errFrames
 	}
 	if len(b) < 6 || len(b) != 6+3*int(b[5]) {
-		return errors.New("its frame header has another length than its components")
+		return errLength
 	}
 	if b[0] != 8 {
 		return fmt.Errorf("its samples have %d bits; 8 are read", b[0])

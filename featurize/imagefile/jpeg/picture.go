@@ -38,21 +38,29 @@ func (d *decoder) fillAlpha(im *image.RGBA) {
 	}
 }
 
-// ratios are how many pixels across and down a sample of colour covers.
-var ratios = map[[2]int]image.YCbCrSubsampleRatio{
-	{1, 1}: image.YCbCrSubsampleRatio444, {2, 1}: image.YCbCrSubsampleRatio422, {2, 2}: image.YCbCrSubsampleRatio420,
-	{1, 2}: image.YCbCrSubsampleRatio440, {4, 1}: image.YCbCrSubsampleRatio411, {4, 2}: image.YCbCrSubsampleRatio410,
-}
-
+// ratio returns how many pixels across and down a sample of colour covers.
 func (d *decoder) ratio() (image.YCbCrSubsampleRatio, error) {
 	lx, ly := d.Cover(0)
 	bx, by := d.Cover(1)
 	rx, ry := d.Cover(2)
-	ratio, known := ratios[[2]int{bx, by}]
-	if lx != 1 || ly != 1 || bx != rx || by != ry || !known {
+	if lx != 1 || ly != 1 || bx != rx || by != ry {
 		return 0, errSampling
 	}
-	return ratio, nil
+	switch 8*bx + by {
+	case 8*1 + 1:
+		return image.YCbCrSubsampleRatio444, nil
+	case 8*2 + 1:
+		return image.YCbCrSubsampleRatio422, nil
+	case 8*2 + 2:
+		return image.YCbCrSubsampleRatio420, nil
+	case 8*1 + 2:
+		return image.YCbCrSubsampleRatio440, nil
+	case 8*4 + 1:
+		return image.YCbCrSubsampleRatio411, nil
+	case 8*4 + 2:
+		return image.YCbCrSubsampleRatio410, nil
+	}
+	return 0, errSampling
 }
 
 var errSampling = errors.New("its colours are sampled in a way that is not read")

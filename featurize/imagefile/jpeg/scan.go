@@ -1,8 +1,10 @@
 package jpeg
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	mathbits "math/bits"
 )
 
 // scan is one scan's header (T.81, B.2.3) and the state between its blocks.
@@ -14,8 +16,10 @@ type scan struct {
 	run        int // blocks that end at once
 }
 
-// errPixels is the error for pixels that end too soon.
-var errPixels = fmt.Errorf("its pixels are cut off: %w", errCut)
+var (
+	errPixels = fmt.Errorf("its pixels are cut off: %w", errCut)
+	errHeader = errors.New("the header of a scan is corrupt")
+)
 
 // scan decodes a scan, whose header is b, from an offset of the file on.
 func (d *decoder) scan(b []byte, at int) error {
@@ -43,7 +47,8 @@ func (d *decoder) scan(b []byte, at int) error {
 				return err
 			}
 		}
-		return d.finish()
+		d.finish()
+		return nil
 	}
 	across, down := d.most()
 	wide, high := ceil(d.Width, 8*across), ceil(d.Height, 8*down)
@@ -60,7 +65,8 @@ func (d *decoder) scan(b []byte, at int) error {
 			return err
 		}
 	}
-	return d.finish()
+	d.finish()
+	return nil
 }
 
 // several decodes the blocks of an MCU (T.81, A.2.3).
@@ -79,7 +85,6 @@ func (d *decoder) several(s *scan, x, y int) error {
 
 // scanHeader reads a scan's header.
 func (d *decoder) scanHeader(b []byte) (*scan, error) {
-	errHeader := errors.New("the header of a scan is corrupt")
 	if len(b) < 1 || b[0] < 1 || b[0] > 4 || len(b) != 4+2*int(b[0]) {
 		return nil, errHeader
 	}
@@ -110,7 +115,7 @@ func (d *decoder) scanHeader(b []byte) (*scan, error) {
 		}
 	}
 	if n > 1 && blocks > 10 {
-		return nil, errors.New("a scan has more than 10 blocks an MCU")
+		return nil, errHeader
 	}
 	return s, nil
 }
@@ -128,7 +133,7 @@ func (d *decoder) component(id int) *part {
 func (d *decoder) tables(s *scan, p *part, which byte) error {
 	i, td, ta := len(s.parts), which>>4, which&15
 	if td > 3 || ta > 3 {
-		return errors.New("a scan wants a table of codes of which there are 4")
+		return errHeader
 	}
 	s.parts = append(s.parts, p)
 	if p.quantizer == nil {
@@ -151,9 +156,7 @@ func (d *decoder) restart(s *scan, mcu int) error {
 	if d.interval == 0 || mcu == 0 || mcu%d.interval != 0 {
 		return nil
 	}
-	if err := d.finish(); err != nil {
-		return err
-	}
+	d.finish()
 	want := byte(restart + (mcu/d.interval-1)%8)
 	at := d.next
 	for at < len(d.data) && d.data[at] == 0xff {
@@ -174,12 +177,11 @@ func (d *decoder) restart(s *scan, mcu int) error {
 }
 
 // finish passes over the rest of the data before the next marker.
-func (d *decoder) finish() error {
+func (d *decoder) finish() {
 	for !d.ended {
 		d.at = d.size
 		d.fill()
 	}
-	return nil
 }
 
 // one decodes a block of the scan's i-th component.
@@ -223,14 +225,18 @@ var errMany = errors.New("its pixels are corrupt: a block has more than 64 coeff
 
 // coefficients decodes those behind the first, of which those behind last are passed over, and returns the number of the last that is kept.
 func (d *decoder) coefficients(ac *huffman, quantizer *[64]int32, last int) (top int, err error) {
+	acc, n, at := d.acc, d.n, d.at // in registers
+	defer func() { d.acc, d.n, d.at = acc, n, at }()
 	for k := 1; k < 64; k++ {
-		if d.n < 32 {
-			d.more()
+		if n < 32 {
+			acc |= binary.BigEndian.Uint64(d.buf[at:]) >> (n & 63)
+			at += int(63-n) >> 3
+			n |= 56
 		}
 		if k > last {
-			if s := ac.skips[d.acc>>(64-skipBits)]; s != 0 && k+int(s>>5&127) < 64 {
-				d.acc <<= s & 31
-				d.n -= uint(s & 31)
+			if s := ac.skips[acc>>(64-skipBits)]; s != 0 && k+int(s>>5&127) < 64 {
+				acc <<= s & 31
+				n -= uint(s & 31)
 				if s&endOfBlock != 0 {
 					return top, nil
 				}
@@ -238,10 +244,15 @@ func (d *decoder) coefficients(ac *huffman, quantizer *[64]int32, last int) (top
 				continue
 			}
 		}
-		e, v, err := d.code(ac, 1)
-		if err != nil {
-			return 0, err
+		e := ac.look[acc>>(64-lookBits)]
+		if e == 0 {
+			var ok bool
+			if e, ok = ac.long(acc, 1); !ok {
+				return 0, errCode
+			}
 		}
+		acc <<= e.length() & 63
+		n -= e.length()
 		k += e.run()
 		if e&noValue != 0 {
 			if e.run() < 15 {
@@ -249,12 +260,18 @@ func (d *decoder) coefficients(ac *huffman, quantizer *[64]int32, last int) (top
 			}
 			continue
 		}
+		v := e.value()
+		if size := e.size(); size > 0 {
+			v = extend(acc>>((64-size)&63), size)
+			acc <<= size & 63
+			n -= size
+		}
 		if k > 63 {
 			return 0, errMany
 		}
 		if k <= last {
-			at := zigzag[k]
-			d.block[at] = v * quantizer[at]
+			place := zigzag[k]
+			d.block[place&63] = v * quantizer[place&63]
 			top = k
 		}
 	}
@@ -345,24 +362,26 @@ func (d *decoder) refine(s *scan, p *part, ac *huffman, block int) error {
 
 // pass refines the coefficients from k on that are present, and returns the number of the one behind as many that are not.
 func (d *decoder) pass(s *scan, p *part, stored []int16, block, k, zeros int) int {
-	for ; k <= s.end; k++ {
-		if p.present[block]>>k&1 == 0 {
-			if zeros == 0 {
-				break
+	for {
+		gap := min(mathbits.TrailingZeros64(p.present[block]>>k), s.end+1-k)
+		if zeros < gap {
+			return k + zeros
+		}
+		zeros -= gap
+		if k += gap; k > s.end {
+			return k
+		}
+		if d.take(1) == 1 && k <= p.last {
+			if stored[k] >= 0 {
+				stored[k] += 1 << s.low
+			} else {
+				stored[k] -= 1 << s.low
 			}
-			zeros--
-			continue
 		}
-		if d.take(1) == 0 || k > p.last {
-			continue
-		}
-		if stored[k] >= 0 {
-			stored[k] += 1 << s.low
-		} else {
-			stored[k] -= 1 << s.low
+		if k++; k > s.end {
+			return k
 		}
 	}
-	return k
 }
 
 // restore turns the coefficients of a progressive file into samples.

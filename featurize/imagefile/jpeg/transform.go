@@ -83,36 +83,52 @@ func (d *decoder) transform(p *part, top, x, y int) {
 		b[0] = 0
 		return
 	}
-	var columns [8]line // of the rows between the passes
-	for u := range px {
-		var l line
-		rest := int32(0)
-		for v := range py {
-			l[v] = b[8*v+u]
-			rest |= l[v]
-		}
-		if rest == 0 {
-			continue
-		}
-		l.points(py)
-		const shift = fraction - between
-		for v := range py {
-			columns[v][u] = (l[v] + 1<<(shift-1)) >> shift
-		}
+	shift := uint(eighth)
+	if px == 2 && py == 2 { // both passes are exact
+		s, t, u, v := b[0]+b[8], b[1]+b[9], b[0]-b[8], b[1]-b[9]
+		d.rows[0][0], d.rows[0][1], d.rows[1][0], d.rows[1][1] = s+t, s-t, u+v, u-v
+	} else {
+		shift += fraction + between
+		d.passes(px, py)
 	}
-	const shift = fraction + between + eighth
 	for v := range py {
-		l := &columns[v]
-		l.points(px)
-		p.plane.put(at, l[:px], 1<<(shift-1), shift)
+		p.plane.put(at, d.rows[v][:px], 1<<(shift-1), shift)
 		at += p.plane.Stride
 	}
+	d.clear(top)
+}
+
+// passes computes px x py points, of the columns and then of the rows.
+func (d *decoder) passes(px, py int) {
+	const shift = fraction - between
+	for u := range px {
+		column := d.block[u:]
+		if column[8]|column[16]|column[24]|column[32]|column[40]|column[48]|column[56] == 0 {
+			for v := range py {
+				d.rows[v][u] = column[0] << between
+			}
+			continue
+		}
+		l := line{column[0], column[8], column[16], column[24], column[32], column[40], column[48], column[56]}
+		l.points(py)
+		for v := range py {
+			d.rows[v][u] = (l[v] + 1<<(shift-1)) >> shift
+		}
+	}
+	for v := range py {
+		d.rows[v].points(px)
+	}
+}
+
+// clear clears the block, whose last coefficient is the top-th in zigzag order.
+func (d *decoder) clear(top int) {
+	b := &d.block
 	if top >= 16 {
 		*b = [64]int32{}
 		return
 	}
 	for k := range top + 1 {
-		b[zigzag[k]] = 0
+		b[zigzag[k]&63] = 0
 	}
 }
 
@@ -121,13 +137,17 @@ func (p *Plane) put(at int, row []int32, half int32, shift uint) {
 	if p.Whole != nil {
 		to := p.Whole[at:][:len(row)]
 		for i, v := range row {
-			to[i] = uint8(min(255, max(0, (v+half)>>shift+128)))
+			v = (v+half)>>(shift&31) + 128
+			if uint32(v) > 255 {
+				v = ^(v >> 31)
+			}
+			to[i] = uint8(v)
 		}
 		return
 	}
 	to := p.Reduced[at:][:len(row)]
 	for i, v := range row {
-		to[i] = int16(min(beyond, max(-beyond, (v+half)>>shift)))
+		to[i] = int16(min(beyond, max(-beyond, (v+half)>>(shift&31))))
 	}
 }
 
