@@ -19,4 +19,4 @@ clients-100) args="--config open $models --clients 100" ;;
 *) echo "no row $row" >&2; exit 2 ;;
 esac
 # shellcheck disable=SC2086
-exec "${FMP:-bin/fmp}" run $args --protocol shared --methods FMP-one --set scores.coverage=false --set engine.threads="${THREADS:-2}" --out "docs/results/one/$row"
+exec "${FMP:-bin/fmp}" run $args --protocol shared --methods FMP-one --set engine.threads="${THREADS:-2}" --out "docs/results/one/$row"

@@ -135,6 +135,9 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 			}
 			l = *l.over(math.Exp(found[at].log.mean))
 		}
+		if c.corpus == nil {
+			l.bias = h.doubted(l.bias)
+		}
 		m.Components[i].Head = h.head(l)
 		if c.corpus == nil {
 			if v := h.spread(math.Exp(e.LogTemperature + found[at].log.mean - sharper[at])); v != nil {
