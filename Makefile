@@ -138,6 +138,7 @@ docs: build ## pages of every command and setting in docs, and the tables of mod
 figures: setup build ## the pictures in README.md and docs (needs Chromium; docs/screenshots.sh)
 	$(GO) run ./docs/figures/martingale docs/figures/martingale.svg
 	$(GO) run ./docs/figures/latent docs/results docs/results/latent.svg
+	$(GO) run ./docs/figures/drift docs/results/martingale docs/results/martingale.svg
 	$(GO) run ./docs/figures/rounds docs/results docs/results/pretrained.svg
 	$(GO) run ./docs/figures/scaling docs/figures/scaling.svg
 	$(GO) run ./docs/figures/merging docs/results/merging.csv docs/figures/merging.svg

@@ -26,8 +26,8 @@ var oneRows = []struct{ name, gate, scope, run string }{
 // (make docs).
 func TestOnePosterior(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| gate | tasks | clients | NLL | FMP, tuned | less it | | joint NLL | less FMP's |\n" +
-		"| --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: |\n")
+	b.WriteString("| gate | tasks | clients | NLL | FMP, tuned | less it | | joint NLL | less FMP's | hold |\n" +
+		"| --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: |\n")
 	for _, row := range oneRows {
 		one, now := readKept(t, "one", row.name), readKept(t, row.scope, row.run)
 		for _, alpha := range []float64{0, 0.1} {
@@ -38,6 +38,7 @@ func TestOnePosterior(t *testing.T) {
 			}
 			var d [2]metric.Interval
 			var mean [2]float64
+			hold := held(t, one.records, "FMP-one", alpha)
 			for i := range d {
 				var err error
 				if d[i], err = metric.Paired(own[i], tuned[i], 0.95); err != nil {
@@ -54,12 +55,30 @@ func TestOnePosterior(t *testing.T) {
 			case d[0].Mean-d[0].Half <= 0, d[0].Mean <= oneTie:
 				word = "tie"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f |\n", row.gate, row.name, partition(alpha),
+			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %.3f |\n", row.gate, row.name, partition(alpha),
 				mean[0],
-				mean[0]-d[0].Mean, d[0].Mean, d[0].Half, word, mean[1], d[1].Mean, d[1].Half)
+				mean[0]-d[0].Mean, d[0].Mean, d[0].Half, word, mean[1], d[1].Mean, d[1].Half, hold)
 		}
 	}
 	write(t, "results/one.md", "one", b.String())
+}
+
+// held returns the mean share of a method's 90% intervals that hold the probability of a regression on all rows.
+func held(t *testing.T, records []experiment.Record, method string, alpha float64) (mean float64) {
+	t.Helper()
+	n := 0.0
+	for i := range records {
+		r := &records[i]
+		if r.Method != method || r.Alpha != alpha {
+			continue
+		}
+		if r.Coverage == nil || r.Coverage.Regression == nil {
+			t.Fatalf("%s, alpha %g, repeat %d has no coverage", method, alpha, r.Repeat)
+		}
+		n++
+		mean += *r.Coverage.Regression
+	}
+	return mean / n
 }
 
 func partition(alpha float64) string {

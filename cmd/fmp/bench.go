@@ -90,7 +90,8 @@ other model.`,
 		}
 		return printBench(cmd.OutOrStdout(), cfg.Dataset.Name, out)
 	}
-	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchRoundCommand(), newBenchServeCommand(), newBenchSetsCommand())
+	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchRoundCommand(), newBenchServeCommand(), newBenchSetsCommand(),
+		newBenchMartingaleCommand())
 	return cmd
 }
 

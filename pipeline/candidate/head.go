@@ -121,7 +121,8 @@ func (h *discriminant) linear() linear {
 	return linear{w, h.bias}
 }
 
-// doubt is the log prior odds of a class that no client holds, beside one that some do: it is as likely as not that the round has it.
+// doubt is the log prior odds of a class that no client holds, beside one that some do: it is as likely as not that the round has it. Where
+// a corpus tells how class means lie, its prior says as much.
 const doubt = -math.Ln2
 
 // doubted returns biases with those of classes that nobody holds at their prior odds.

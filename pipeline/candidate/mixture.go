@@ -26,7 +26,8 @@ type Component struct {
 	// Deviation is that of the log temperature: logits are those of the head times exp(-z), z of N(0, Deviation^2).
 	Deviation float64
 
-	spread spreader // nil: none
+	spread   spreader  // nil: none
+	resample *resample // nil: a regression
 }
 
 // spreader draws heads about one.

@@ -135,12 +135,14 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 			}
 			l = *l.over(math.Exp(found[at].log.mean))
 		}
-		if c.corpus == nil {
+		if c.corpus == nil && c.prior == nil {
 			l.bias = h.doubted(l.bias)
 		}
 		m.Components[i].Head = h.head(l)
 		if c.corpus == nil {
-			if v := h.spread(math.Exp(e.LogTemperature + found[at].log.mean - sharper[at])); v != nil {
+			t := math.Exp(e.LogTemperature + found[at].log.mean - sharper[at])
+			m.Components[i].resample = &resample{c, h.pool, t}
+			if v := h.spread(t); v != nil {
 				m.Components[i].spread = v
 			}
 			return nil

@@ -43,23 +43,33 @@ var fmpOne = method{
 	},
 }
 
-// round returns the statistics that clients send of their own points, and the mean size of one upload.
-func (t *Task) round() (*candidate.Round, float64, error) {
-	r := &candidate.Round{K: t.dx, C: t.c}
+// RoundOf returns the statistics that clients send of their own points, named by their place in the stream, and the mean size of one upload
+// in bytes.
+func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, error) {
+	r := &candidate.Round{K: clients[0].Dx, C: clients[0].C}
 	numbers := 0
-	for i, set := range t.in.Clients {
+	for i, set := range clients {
 		rows, labels := set.Labelled()
 		var u candidate.Client
 		var err error
-		u.Means, u.Within = statisticsOf(rows, t.dx, labels, t.c)
-		if u.Curves, err = moments.CurvesOf(rows, t.dx, labels, t.c, fmt.Sprint(t.in.Stream, "/", i)); err != nil {
+		u.Means, u.Within = statisticsOf(rows, r.K, labels, r.C)
+		if u.Curves, err = moments.CurvesOf(rows, r.K, labels, r.C, fmt.Sprint(stream, "/", i)); err != nil {
 			return nil, 0, fmt.Errorf("client %d: %w", i, err)
 		}
-		numbers += u.Means.N*(t.dx+2) + len(u.Within.Data)
+		numbers += u.Means.N*(r.K+2) + len(u.Within.Data)
 		if u.Curves != nil {
 			numbers += 2 * moments.Temperatures
 		}
 		r.Clients = append(r.Clients, u)
+	}
+	return r, float32Bytes(numbers) / float64(len(clients)), nil
+}
+
+// round returns the statistics of the round's clients and the corpus, and the mean size of one upload.
+func (t *Task) round() (*candidate.Round, float64, error) {
+	r, bytes, err := RoundOf(t.in.Clients, t.in.Stream)
+	if err != nil {
+		return nil, 0, err
 	}
 	if k := t.in.Corpus; k != nil && k.Dx == t.dx {
 		c := candidate.Corpus{Within: mat.DenseCopyOf(k.Within).RawMatrix().Data}
@@ -71,7 +81,7 @@ func (t *Task) round() (*candidate.Round, float64, error) {
 		}
 		r.Corpora = append(r.Corpora, c)
 	}
-	return r, float32Bytes(numbers) / float64(len(t.in.Clients)), nil
+	return r, bytes, nil
 }
 
 // statisticsOf returns the means of the classes that rows have, with their counts, and the scatter within them, in the form of fewer

@@ -1,0 +1,86 @@
+// The program drift draws how far predictions go from their start under predictive resampling, from the kept runs of fmp bench martingale:
+// docs/results/martingale.svg.
+//
+//	go run ./docs/figures/drift docs/results/martingale docs/results/martingale.svg
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"fmp/docs/internal/panels"
+	"fmp/pipeline/lab/martingale"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: drift RUNS-DIRECTORY FILE.svg (or .png)")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "drift:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root, path string) error {
+	var plots []*plot.Plot
+	for _, c := range []struct{ title, name string }{{"1. MNIST, even clients", "mnist"}, {"2. MNIST, α = 0.1", "mnist-0.1"},
+		{"3. CIFAR-10, even clients", "cifar10"}, {"4. CIFAR-10, α = 0.1", "cifar10-0.1"}} {
+		data, err := os.ReadFile(filepath.Join(root, c.name+".json"))
+		if err != nil {
+			return err
+		}
+		var kept struct{ Rows []martingale.Row }
+		if err := json.Unmarshal(data, &kept); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		p, err := panel(c.title, kept.Rows)
+		if err != nil {
+			return err
+		}
+		plots = append(plots, p)
+	}
+	return panels.SaveSized(path, 2.4*vg.Inch, 2.4*vg.Inch, plots)
+}
+
+// panel is one line a method: the mean probability less that at the start, with bars of 95% of the sum of its drifts.
+func panel(title string, rows []martingale.Row) (*plot.Plot, error) {
+	p := panels.New(title)
+	p.X.Label.Text, p.X.Label.TextStyle = "draws", panels.Style(8, color.Black)
+	for i, row := range rows {
+		var at struct {
+			plotter.XYs
+			plotter.YErrors
+		}
+		var square float64
+		for _, s := range row.Steps {
+			square += s.DriftError * s.DriftError
+			at.XYs = append(at.XYs, plotter.XY{X: s.Drawn, Y: s.Probability - row.Steps[0].Probability})
+			e := 1.96 * math.Sqrt(square)
+			at.YErrors = append(at.YErrors, struct{ Low, High float64 }{e, e})
+		}
+		line, err := plotter.NewLine(at.XYs)
+		if err != nil {
+			return nil, err
+		}
+		bars, err := plotter.NewYErrorBars(at)
+		if err != nil {
+			return nil, err
+		}
+		line.Color, bars.Color = panels.Palette[i], panels.Palette[i]
+		p.Add(line, bars)
+		p.Legend.Add(row.Method, line)
+	}
+	p.Legend.Top = true
+	p.Y.Min, p.Y.Max = -0.035, 0.08
+	return p, nil
+}

@@ -1,0 +1,61 @@
+package candidate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Class means are a martingale under their own predictive: their expectation after draws is the mean before them. Statistics of drawn
+// images add up, and heads come nearer to each other as images add up.
+func TestForward(t *testing.T) {
+	w := newWorld(4)
+	r := &Round{K: w.k, C: w.c}
+	for range 6 {
+		x, y := w.rows(30)
+		r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
+	}
+	m, err := r.Posterior(Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &m.Components[0]
+	h := c.resample.of(c.resample.pool)
+	const paths, images = 400, 50
+	mean, square := make([]float64, len(h.m)), make([]float64, len(h.m))
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for range paths {
+		p, err := h.drawn(images, rnd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n float64
+		for _, v := range p.n {
+			n += v
+		}
+		if n != 180+images || p.dof != h.dof+images {
+			t.Fatalf("%v images and %v degrees of freedom, want %v and %v", n, p.dof, 180+images, h.dof+images)
+		}
+		// the posterior means in the basis before the draws, with its n0
+		u := h.of(p.mean, p.c)
+		for i, v := range u {
+			y := i / h.k
+			v *= p.n[y] / (p.n[y] + h.n0)
+			mean[i] += v / paths
+			square[i] += v * v / paths
+		}
+	}
+	for i, v := range h.m {
+		if e := math.Sqrt((square[i] - mean[i]*mean[i]) / paths); math.Abs(mean[i]-v) > 4.5*e {
+			t.Errorf("class mean %d is %.4f after draws, want %.4f within %.4f", i, mean[i], v, e)
+		}
+	}
+	heads, err := c.Forward(4, 100, rnd)
+	if err != nil || len(heads) != 5 {
+		t.Fatal(len(heads), err)
+	}
+	regression := Component{Name: "named"}
+	if _, err := regression.Forward(1, 1, rnd); err == nil {
+		t.Error("a regression draws features")
+	}
+}

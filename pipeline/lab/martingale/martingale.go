@@ -1,0 +1,288 @@
+// Package martingale measures predictive resampling: images or points are drawn from a method's own prediction, one batch after the other,
+// and the head is made again after each (Fong, Holmes and Walker 2023). Where the prediction of a class is a martingale, its mean over
+// paths stays at its start, and the paths' ends are samples of the posterior.
+package martingale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"golang.org/x/sync/errgroup"
+
+	"fmp/models/rng"
+	"fmp/pipeline/candidate"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// Options are the settings of a measurement.
+type Options struct {
+	Clients, Images int     // images a client
+	Alpha           float64 // of the Dirichlet partition, 0 for homogeneous clients
+	Paths           int     // 2 or more
+	Batches, Batch  int     // batches of a path, and draws of a batch
+	Test            int     // test images at which probabilities are followed
+	Repeats         int
+	L2              float64 // penalty of the fits to points
+	Seed            uint64
+	Threads         int
+	Progress        func(stage string, done, total int)
+}
+
+// Names of rows.
+const (
+	Points = "FMP-ISAB"
+	One    = "FMP-one"
+)
+
+// Row is what one method's paths do, means over repeats.
+type Row struct {
+	Method string `json:"method"`
+	Steps  []Step `json:"steps"`
+	// Spread is the standard deviation over the method's own samples of the followed probability, a mean over test images.
+	Spread float64 `json:"spread"`
+}
+
+// Step is the state of paths after a batch. The probability that is followed is that of the class which the start takes for the most
+// probable.
+type Step struct {
+	Seen        float64 `json:"seen"`        // images or points before the batch
+	Drawn       float64 `json:"drawn"`       // since the start
+	Probability float64 `json:"probability"` // a mean over paths and test images
+	// Drift is the change of Probability by the batch, and DriftError its standard error over paths.
+	Drift      float64 `json:"drift"`
+	DriftError float64 `json:"drift_error"`
+	// Moved is the distance of an image's mean over paths from its start, its root mean square over images, less the noise of paths.
+	Moved  float64 `json:"moved"`
+	Spread float64 `json:"spread"` // standard deviation over paths, a mean over test images
+}
+
+// start is what paths begin with: heads after each batch of one path, and the method's own samples.
+type start struct {
+	seen    float64
+	path    func(ctx context.Context, r *rand.Rand) ([]erm.Theta, error)
+	samples posterior.Ensemble
+}
+
+// Run follows the paths of FMP-ISAB, whose points the predictor draws, and of FMP-one without a corpus, whose images the discriminant of
+// most weight draws.
+func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
+	if p.Tools.Drawer == nil || p.Tools.Compressor == nil {
+		return nil, errors.New("martingale: no predictor or embedding for this data set; fmp train makes them")
+	}
+	rows := []Row{{Method: Points}, {Method: One}}
+	for i := range rows {
+		rows[i].Steps = make([]Step, o.Batches+1)
+	}
+	for repeat := range o.Repeats {
+		drawn, err := p.Data.Clients.Partition(rng.New(o.Seed, "martingale", repeat), o.Clients, o.Images, o.Alpha)
+		if err != nil {
+			return nil, err
+		}
+		var clients []*point.Set
+		for _, own := range drawn {
+			clients = append(clients, p.Data.Clients.Points(own, nil))
+		}
+		test := p.Data.Test[:min(o.Test, len(p.Data.TestLabels))*p.Data.Clients.Dx]
+		for i, begin := range []func(context.Context, *experiment.Prepared, []*point.Set, int) (*start, error){o.points, o.one} {
+			s, err := begin(ctx, p, clients, repeat)
+			if err == nil {
+				err = o.follow(ctx, &rows[i], s, test, repeat)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("martingale: repeat %d, %s: %w", repeat, rows[i].Method, err)
+			}
+			if o.Progress != nil {
+				o.Progress("paths", 2*repeat+i+1, 2*o.Repeats)
+			}
+		}
+	}
+	return rows, nil
+}
+
+// points starts from the clients' compressed points: a batch is drawn given all points before it.
+func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*point.Set, repeat int) (*start, error) {
+	uploads, err := p.Tools.Compressor.Compress(ctx, clients)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := point.Pool(uploads...)
+	if err != nil {
+		return nil, err
+	}
+	fit := func(set *point.Set) (erm.Theta, error) {
+		problem, err := erm.FromSets(o.L2, set)
+		if err != nil {
+			return erm.Theta{}, err
+		}
+		s, err := erm.Solve(ctx, problem, erm.Options{Threads: 1})
+		if err != nil {
+			return erm.Theta{}, err
+		}
+		return s.Theta, nil
+	}
+	m := &posterior.Martingale{Drawer: p.Tools.Drawer, Samples: o.Paths, Fresh: o.Batches * o.Batch, Seed: o.Seed,
+		Stream: fmt.Sprint("martingale/", repeat), Threads: o.Threads}
+	e, err := m.Posterior(ctx, "samples", seen, posterior.Fit{L2: o.L2, Tolerance: 1e-9}, posterior.Part{}, "samples")
+	if err != nil {
+		return nil, err
+	}
+	path := func(ctx context.Context, r *rand.Rand) ([]erm.Theta, error) {
+		set := seen
+		var heads []erm.Theta
+		for batch := 0; ; batch++ {
+			head, err := fit(set)
+			if err != nil {
+				return nil, err
+			}
+			if heads = append(heads, head); batch == o.Batches {
+				return heads, nil
+			}
+			noise, err := p.Tools.Drawer.Noise(r, 1, o.Batch)
+			if err != nil {
+				return nil, err
+			}
+			drawn, err := p.Tools.Drawer.Draw(ctx, set, noise, 1)
+			if err != nil {
+				return nil, err
+			}
+			if set, err = point.Pool(set, drawn[0]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &start{seen.Mass(), path, e}, nil
+}
+
+// one starts from the clients' statistics, without a corpus.
+func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point.Set, repeat int) (*start, error) {
+	r, _, err := rival.RoundOf(clients, fmt.Sprint("martingale/", repeat))
+	if err != nil {
+		return nil, err
+	}
+	of := candidate.Options{Seed: o.Seed, Stream: fmt.Sprint("martingale/", repeat), Threads: o.Threads}
+	m, err := r.Posterior(of)
+	if err != nil {
+		return nil, err
+	}
+	path := func(_ context.Context, r *rand.Rand) ([]erm.Theta, error) {
+		return m.Components[0].Forward(o.Batches, o.Batch, r)
+	}
+	return &start{float64(o.Clients * o.Images), path, m.Ensemble(o.Paths, of)}, nil
+}
+
+// follow adds what a method's paths do at the test features, a share of 1/Repeats.
+func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32, repeat int) error {
+	paths := make([][]erm.Theta, o.Paths)
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(max(o.Threads, 1))
+	for i := range paths {
+		g.Go(func() (err error) {
+			paths[i], err = s.path(inner, rng.New(o.Seed, "martingale", row.Method, repeat, i))
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	first, err := metric.Predict(ctx, paths[0][:1], test, o.Threads)
+	if err != nil {
+		return err
+	}
+	top := make([]int, first.N)
+	for i := range top {
+		for c, v := range first.Row(i) {
+			if v > first.Row(i)[top[i]] {
+				top[i] = c
+			}
+		}
+	}
+	followed := func(head erm.Theta) ([]float64, error) {
+		p, err := metric.Predict(ctx, []erm.Theta{head}, test, o.Threads)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]float64, p.N)
+		for i, c := range top {
+			out[i] = p.Row(i)[c]
+		}
+		return out, nil
+	}
+	share := 1 / float64(o.Repeats)
+	begin, before := make([][]float64, o.Paths), make([][]float64, o.Paths)
+	for t := range row.Steps {
+		now := make([][]float64, o.Paths)
+		for i := range now {
+			if now[i], err = followed(paths[i][t]); err != nil {
+				return err
+			}
+		}
+		if t == 0 {
+			begin, before = now, now
+		}
+		row.Steps[t].add(now, before, begin, share)
+		row.Steps[t].Seen += share * (s.seen + float64(max(t-1, 0)*o.Batch))
+		row.Steps[t].Drawn = float64(t * o.Batch)
+		before = now
+	}
+	own := make([][]float64, len(s.samples))
+	for i := range own {
+		if own[i], err = followed(s.samples[i]); err != nil {
+			return err
+		}
+	}
+	_, deviation := columns(own)
+	row.Spread += share * mean(deviation)
+	return nil
+}
+
+// add adds the state of paths, [paths][images], beside that before the batch and at the start.
+func (s *Step) add(now, before, begin [][]float64, share float64) {
+	n := float64(len(now))
+	at, deviation := columns(now)
+	from, _ := columns(begin)
+	s.Probability += share * mean(at)
+	s.Spread += share * mean(deviation)
+	var drift, square, moved float64
+	for i := range now {
+		d := mean(now[i]) - mean(before[i])
+		drift += d / n
+		square += d * d / n
+	}
+	s.Drift += share * drift
+	s.DriftError = math.Hypot(s.DriftError, share*math.Sqrt(max(square-drift*drift, 0)/(n-1)))
+	for i := range at {
+		moved += ((at[i]-from[i])*(at[i]-from[i]) - deviation[i]*deviation[i]/n) / float64(len(at))
+	}
+	s.Moved += share * math.Sqrt(max(moved, 0))
+}
+
+// columns returns the mean and the standard deviation of each column.
+func columns(rows [][]float64) (average, deviation []float64) {
+	average, deviation = make([]float64, len(rows[0])), make([]float64, len(rows[0]))
+	n := float64(len(rows))
+	for i := range average {
+		for _, r := range rows {
+			average[i] += r[i] / n
+		}
+		for _, r := range rows {
+			deviation[i] += (r[i] - average[i]) * (r[i] - average[i]) / (n - 1)
+		}
+		deviation[i] = math.Sqrt(deviation[i])
+	}
+	return average, deviation
+}
+
+func mean(x []float64) (sum float64) {
+	for _, v := range x {
+		sum += v / float64(len(x))
+	}
+	return sum
+}
