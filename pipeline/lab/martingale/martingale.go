@@ -42,7 +42,7 @@ const (
 	One    = "FMP-one"
 )
 
-// Row is what one method's paths do, means over repeats.
+// Row holds the paths of one method, means over repeats.
 type Row struct {
 	Method string `json:"method"`
 	Steps  []Step `json:"steps"`
@@ -64,7 +64,7 @@ type Step struct {
 	Spread float64 `json:"spread"` // standard deviation over paths, a mean over test images
 }
 
-// start is what paths begin with: heads after each batch of one path, and the method's own samples.
+// start is the beginning of paths: the heads after each batch of one path, and the method's own samples.
 type start struct {
 	seen    float64
 	path    func(ctx context.Context, r *rand.Rand) ([]erm.Theta, error)
@@ -178,7 +178,7 @@ func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point
 	return &start{float64(o.Clients * o.Images), path, m.Ensemble(o.Paths, of)}, nil
 }
 
-// follow adds what a method's paths do at the test features, a share of 1/Repeats.
+// follow adds the paths' probabilities at the test features, with a share of 1/Repeats.
 func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32, repeat int) error {
 	paths := make([][]erm.Theta, o.Paths)
 	g, inner := errgroup.WithContext(ctx)
