@@ -113,6 +113,7 @@ func newONNXCommand() *cobra.Command {
 		newONNXGradCommand(),
 		newONNXHalfCommand(),
 		newONNXInspectCommand(),
+		newONNXQuantiseCommand(),
 		newONNXRunCommand(),
 		newONNXTestCommand(),
 		newONNXTrainCommand(),

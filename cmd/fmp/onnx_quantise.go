@@ -1,0 +1,390 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/quantise"
+	"fmp/onnx/serde"
+	"fmp/pipeline/settings"
+)
+
+// quantising is one call of fmp onnx quantise.
+type quantising struct {
+	out, images, onBad string
+	weightsOnly, least int
+	calibrate, test    int
+	method             string
+	o                  quantise.Options
+	x                  extractor.Options
+	seconds            float64
+	asJSON             bool
+}
+
+// maxQuantiseBytes bounds the images that are held.
+const maxQuantiseBytes = 2<<30 - 1
+
+// quantisedReport is printed.
+type quantisedReport struct {
+	File        string           `json:"file"`
+	Bytes       int64            `json:"bytes"`
+	BytesBefore int64            `json:"bytes_before"`
+	Weights     int              `json:"weights,omitempty"` // tensors stored in few bits, of --weights-only
+	Static      *quantise.Report `json:"static,omitempty"`
+	Test        *quantisedTest   `json:"test,omitempty"`
+	Speed       []quantisedSpeed `json:"speed,omitempty"`
+}
+
+// quantisedTest compares the models on images that chose no range.
+type quantisedTest struct {
+	Images    int     `json:"images"`
+	Agree     float64 `json:"agreement"`                 // share of images of the same likeliest class, or largest output
+	Loss      float64 `json:"loss"`                      // squared error of the first output as a share of its variance
+	Accuracy  float64 `json:"accuracy,omitempty"`        // of the quantised model, where its outputs are the folder's classes
+	AccBefore float64 `json:"accuracy_before,omitempty"` // of the model
+}
+
+// quantisedSpeed is the time of one image on one thread, in ms.
+type quantisedSpeed struct {
+	Engine string  `json:"engine"`
+	Before float64 `json:"before_ms"`
+	After  float64 `json:"after_ms"`
+	Error  string  `json:"error,omitempty"`
+}
+
+func newONNXQuantiseCommand() *cobra.Command {
+	q := quantising{o: quantise.Defaults()}
+	cfg := settings.Default[engineSettings]()
+	cmd := &cobra.Command{
+		Use:   "quantise MODEL",
+		Short: "Write a model that computes in bytes, or stores its weights in 8 or 4 bits",
+		Long: `Write MODEL with unsigned bytes between its operators and signed bytes for its weights, which have a scale for each
+output channel. The ranges of values are those on images of --images, a folder with one folder of images for each class, or a data
+set by name. Normalisations are folded into convolutions first. Half of the --calibrate images choose the ranges. The others measure
+the loss: the squared error of the outputs as a share of their variance. Where it is above --loss, the layers that cost most stay in
+float32, a share of --float at most.
+
+With --weights-only the weights alone are stored in 8 or 4 bits, and the model computes in float32 as before.
+
+Printed are the loss and the agreement of both models on test images, the accuracy where the model's outputs are the folder's
+classes, the sizes, and the time of one image on both engines.`,
+		Example: `  fmp onnx quantise resnet18.onnx --images photos --preset imagenet -o resnet18-bytes.onnx
+  fmp onnx quantise extractor.onnx --images cifar10 --method percentile --percentile 99.9 -o bytes.onnx
+  fmp onnx quantise model.onnx --images photos --weights-only 4 -o four.onnx --json`,
+		Args: exactArgs("MODEL"),
+	}
+	s := bindSettings(cmd, &cfg, hardwareAliases)
+	f := cmd.Flags()
+	f.StringVarP(&q.out, "out", "o", "", "file to write")
+	f.StringVar(&q.images, "images", "", "`FOLDER` of images, one folder a class, or a data set by name")
+	f.StringVar(&q.onBad, "on-bad", "fail", "images that cannot be read: fail, or skip")
+	f.IntVar(&q.weightsOnly, "weights-only", 0, "store the weights alone in so many `BITS`, 8 or 4")
+	f.IntVar(&q.least, "least", 1024, "elements that weights must have to be stored so, of --weights-only")
+	f.IntVar(&q.calibrate, "calibrate", 128, "images for ranges and loss, 2 to 10000")
+	f.IntVar(&q.test, "test", 500, "test images for agreement and accuracy, 1 to 100000")
+	f.StringVar(&q.method, "method", string(q.o.Method), "how ranges are chosen: mse, percentile or minmax")
+	f.Float64Var(&q.o.Percentile, "percentile", q.o.Percentile, "of the numbers of a value that its range holds, of --method percentile")
+	f.Float64Var(&q.o.Loss, "loss", q.o.Loss, "loss above which layers stay in float32")
+	f.Float64Var(&q.o.Float, "float", q.o.Float, "share of the layers that may stay in float32, 0 to 1")
+	f.Float64Var(&q.seconds, "seconds", 1, "how long to measure each engine and model, 0.01 to 600")
+	preprocessingFlags(cmd, &q.x)
+	f.BoolVar(&q.asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		return q.run(cmd, args[0], cfg.Engine)
+	}
+	return cmd
+}
+
+func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) error {
+	q.o.Method = quantise.Method(q.method)
+	switch {
+	case q.out == "":
+		return usageErrorf("-o is not given; name the file to write")
+	case q.images == "":
+		return usageErrorf("--images is not given; name a folder with one folder of images for each class, or a data set")
+	case q.calibrate < 2 || q.calibrate > 10_000 || q.test < 1 || q.test > 100_000:
+		return usageErrorf("--calibrate %d and --test %d; allowed are 2 to 10000 and 1 to 100000", q.calibrate, q.test)
+	case !(q.seconds >= 0.01 && q.seconds <= 600):
+		return usageErrorf("--seconds is %v; allowed are 0.01 to 600", q.seconds)
+	}
+	m, manifest, err := models.Load(path)
+	if err == nil {
+		err = checkModel(m)
+	}
+	if err != nil {
+		return usageError(fmt.Errorf("%s: %w", path, err))
+	}
+	ds, batches, tests, err := q.read(cmd, path, m, manifest)
+	if err != nil {
+		return err
+	}
+	e, err := openEngine(cmd.Context(), cfg, cfg.Threads, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	report := quantisedReport{File: q.out}
+	var to *onnx.Model
+	if q.weightsOnly != 0 {
+		to, report.Weights, err = quantise.Weights(m, q.weightsOnly, q.least)
+	} else {
+		p := newProgress(cmd.ErrOrStderr())
+		q.o.Progress = func(done, all int) { p.report("quantising", done, all) }
+		to, report.Static, err = quantise.Static(cmd.Context(), m, e, batches, q.o)
+		p.close()
+	}
+	if err != nil {
+		return usageError(fmt.Errorf("%s: %w", path, err))
+	}
+	if manifest.Command != "" {
+		manifest.Command += " && fmp onnx quantise"
+		if err := manifest.Write(to); err != nil {
+			return err
+		}
+	}
+	if report.Test, err = compareModels(cmd.Context(), e, m, to, tests, ds); err != nil {
+		return usageError(err)
+	}
+	if err := serde.Save(q.out, to); err != nil {
+		return err
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("measuring the model: %w", err)
+	}
+	after, err := os.Stat(q.out)
+	if err != nil {
+		return fmt.Errorf("measuring what was written: %w", err)
+	}
+	report.Bytes, report.BytesBefore = after.Size(), before.Size()
+	if err := q.time(cmd, cfg, m, to, tests[0], &report); err != nil {
+		return err
+	}
+	return show(cmd.OutOrStdout(), q.asJSON, report, report.print)
+}
+
+// read returns batches of images for ranges, and the test images one by one, as the model takes them.
+func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model, manifest models.Manifest) (
+	ds *dataset.Dataset, batches, tests []quantise.Batch, err error) {
+	d := dataset.Options{Name: q.images}
+	if st, err := os.Stat(q.images); err == nil && st.IsDir() && filepath.IsLocal(q.images) {
+		d.Name = "./" + q.images // a folder, and not a known data set
+	}
+	if d.Fit, err = extractor.Fit(path, q.x); err != nil {
+		return nil, nil, nil, usageError(err)
+	}
+	if ds, err = loadForTraining(cmd, d, q.onBad); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := halve(ds); err != nil {
+		return nil, nil, nil, usageError(err)
+	}
+	feed, notes, err := extractor.Feeder(path, m, manifest, q.x, ds.Train.Images)
+	if err != nil {
+		return nil, nil, nil, usageError(fmt.Errorf("%s: %w", path, err))
+	}
+	for _, n := range notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx quantise: "+n)
+	}
+	bytes := 0
+	take := func(p *dataset.Part, n int) (out []quantise.Batch, err error) {
+		n = min(n, p.N)
+		for k := range n { // spread over all classes: folders are in their order
+			im, _, err := p.Images.Load(cmd.Context(), k*p.N/n, k*p.N/n+1)
+			if err != nil {
+				return nil, err
+			}
+			b, err := feed(im)
+			if err != nil {
+				return nil, err
+			}
+			for _, t := range b {
+				if bytes += t.Len() * t.DType.Size(); bytes > maxQuantiseBytes {
+					return nil, fmt.Errorf("the images take more than %d bytes as the model takes them; lower --calibrate and --test", maxQuantiseBytes)
+				}
+			}
+			out = append(out, b)
+		}
+		return out, nil
+	}
+	if batches, err = take(&ds.Train, q.calibrate); err != nil {
+		return nil, nil, nil, usageError(err)
+	}
+	// Every second image measures the loss: those of a folder are in the order of their classes.
+	mixed := make([]quantise.Batch, 0, len(batches))
+	for first := range 2 {
+		for i := first; i < len(batches); i += 2 {
+			mixed = append(mixed, batches[i])
+		}
+	}
+	if tests, err = take(&ds.Test, q.test); err != nil {
+		return nil, nil, nil, usageError(err)
+	}
+	if len(mixed) < 2 || len(tests) == 0 {
+		return nil, nil, nil, usageErrorf("%s has %d images for ranges and %d for a test; want 2 and 1 at least", q.images, len(mixed),
+			len(tests))
+	}
+	return ds, mixed, tests, nil
+}
+
+// halve makes every second training image a test image where there are none.
+func halve(ds *dataset.Dataset) error {
+	if ds.Test.N > 0 {
+		return nil
+	}
+	var parts [2][]int
+	for i := range ds.Train.N {
+		parts[i%2] = append(parts[i%2], i)
+	}
+	train, err := ds.Train.Subset(parts[0])
+	if err != nil {
+		return err
+	}
+	test, err := ds.Train.Subset(parts[1])
+	if err != nil {
+		return err
+	}
+	ds.Train, ds.Test = *train, *test
+	return nil
+}
+
+// compareModels runs both models on test images.
+func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Model, tests []quantise.Batch, ds *dataset.Dataset) (
+	*quantisedTest, error) {
+	var sessions [2]engine.Session
+	for i, m := range []*onnx.Model{before, after} {
+		s, err := e.Load(m)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		sessions[i] = s
+	}
+	r := &quantisedTest{Images: len(tests)}
+	var n, x, xx, off float64
+	width := 0
+	for k, b := range tests {
+		var out [2][]float32
+		for i, s := range sessions {
+			name := s.Outputs()[0].Name
+			got := map[string]*onnx.Tensor{name: nil}
+			if err := s.Run(ctx, b, got); err != nil {
+				return nil, err
+			}
+			out[i] = got[name].F32()
+		}
+		if len(out[0]) == 0 || len(out[0]) != len(out[1]) {
+			return nil, fmt.Errorf("the first output has %d and %d numbers of float32; want the same, and some", len(out[0]), len(out[1]))
+		}
+		width = len(out[0])
+		for i, v := range out[0] {
+			d := float64(out[1][i]) - float64(v)
+			n, x, xx, off = n+1, x+float64(v), xx+float64(v)*float64(v), off+d*d
+		}
+		label := ds.Test.Labels[k*ds.Test.N/len(tests)]
+		was, is := largest(out[0]), largest(out[1])
+		r.Agree += indicator(was == is)
+		r.AccBefore += indicator(was == label)
+		r.Accuracy += indicator(is == label)
+	}
+	r.Agree, r.Accuracy, r.AccBefore = r.Agree/float64(len(tests)), r.Accuracy/float64(len(tests)), r.AccBefore/float64(len(tests))
+	if width != len(ds.Classes) {
+		r.Accuracy, r.AccBefore = 0, 0
+	}
+	if variance := xx - x*x/n; variance > 0 {
+		r.Loss = off / variance
+	}
+	return r, nil
+}
+
+func indicator(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func largest(v []float32) int {
+	at := 0
+	for i, x := range v {
+		if x > v[at] {
+			at = i
+		}
+	}
+	return at
+}
+
+// time measures both models on both engines.
+func (q *quantising) time(
+	cmd *cobra.Command, cfg settings.Engine, before, after *onnx.Model, one quantise.Batch, r *quantisedReport,
+) error {
+	for _, name := range []string{"pure", "ort"} {
+		c := cfg
+		c.Name, c.Threads = name, 1
+		if name == "pure" {
+			c.Provider, c.Library = "", ""
+		}
+		line := quantisedSpeed{Engine: name}
+		for _, m := range []struct {
+			model *onnx.Model
+			to    *float64
+		}{{before, &line.Before}, {after, &line.After}} {
+			b, err := benchEngine(cmd, c, m.model, one, 1, time.Duration(q.seconds*float64(time.Second)))
+			if err != nil {
+				if cmd.Context().Err() != nil {
+					return err
+				}
+				line.Error = cmp.Or(line.Error, err.Error())
+				continue
+			}
+			*m.to = b.Median
+		}
+		r.Speed = append(r.Speed, line)
+	}
+	return nil
+}
+
+func (r *quantisedReport) print(w io.Writer) error {
+	fmt.Fprintf(w, "%s: %d bytes (%d before)\n", r.File, r.Bytes, r.BytesBefore)
+	if s := r.Static; s != nil {
+		fmt.Fprintf(w, "%d of %d layers in bytes, %d normalisations folded; loss %.4f (%.4f with all layers in bytes)\n",
+			s.Layers-len(s.Float), s.Layers, s.Folded, s.Loss, s.All)
+		for _, l := range s.Float {
+			fmt.Fprintf(w, "in float32: %s\n", l)
+		}
+	} else {
+		fmt.Fprintf(w, "%d tensors of weights stored in few bits\n", r.Weights)
+	}
+	t := r.Test
+	fmt.Fprintf(w, "%d test images: agreement %.3f, loss %.4f", t.Images, t.Agree, t.Loss)
+	if t.AccBefore > 0 {
+		fmt.Fprintf(w, ", accuracy %.3f (%.3f before)", t.Accuracy, t.AccBefore)
+	}
+	fmt.Fprintln(w)
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "engine\tbefore, ms\tafter, ms\ttimes as fast")
+	for _, s := range r.Speed {
+		if s.Error != "" {
+			fmt.Fprintf(tab, "%s\t%s\n", s.Engine, s.Error)
+			continue
+		}
+		fmt.Fprintf(tab, "%s\t%.2f\t%.2f\t%.2f\n", s.Engine, s.Before, s.After, s.Before/s.After)
+	}
+	return tab.Flush()
+}

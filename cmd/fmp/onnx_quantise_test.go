@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/onnx/serde"
+)
+
+// TestONNXQuantise quantises a shipped extractor in all forms, and says what it lost.
+func TestONNXQuantise(t *testing.T) {
+	model := filepath.Join("..", "..", "assets", "models", "digits", "extractor.onnx")
+	dir := t.TempDir()
+	args := func(out string, more ...string) []string {
+		return append([]string{"onnx", "quantise", model, "--images", "digits", "-o", filepath.Join(dir, out), "--seconds", "0.01",
+			"--calibrate", "16", "--test", "20", "--json"}, more...)
+	}
+	for _, c := range []struct {
+		name string
+		more []string
+		loss float64
+	}{
+		{"static", nil, .02},
+		{"percentile", []string{"--method", "percentile", "--percentile", "99.9"}, .02},
+		{"eight", []string{"--weights-only", "8"}, .005},
+		{"four", []string{"--weights-only", "4"}, .3},
+	} {
+		code, out, errs := runFMP(t, args(c.name+".onnx", c.more...)...)
+		if code != exitOK {
+			t.Fatalf("%s: exit code %d: %s", c.name, code, errs)
+		}
+		var r quantisedReport
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatalf("%s: %v: %s", c.name, err, out)
+		}
+		if r.Test.Images != 20 || !(r.Test.Loss < c.loss) || r.Test.Loss == 0 || r.Bytes >= r.BytesBefore || len(r.Speed) != 2 ||
+			r.Speed[0].After == 0 {
+			t.Errorf("%s: %+v %+v", c.name, r, r.Test)
+		}
+		if st, err := os.Stat(r.File); err != nil || st.Size() != r.Bytes {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if _, err := serde.Load(r.File); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	static, no := filepath.Join(dir, "static.onnx"), filepath.Join(dir, "no.onnx")
+	code, _, errs := runFMP(t, "onnx", "quantise", static, "--images", "digits", "-o", no)
+	if code != exitUsage || !strings.Contains(errs, "quantised already") {
+		t.Errorf("twice: exit code %d: %s", code, errs)
+	}
+	for _, c := range []struct {
+		more []string
+		want string
+	}{
+		{[]string{"--method", "best"}, `method "best"`},
+		{[]string{"--weights-only", "3"}, "3 bits"},
+		{[]string{"--calibrate", "1"}, "--calibrate 1"},
+		{[]string{"--seconds", "0"}, "--seconds is 0"},
+		{[]string{"--images", filepath.Join(dir, "none")}, "none"},
+	} {
+		if code, _, errs := runFMP(t, args("no.onnx", c.more...)...); code == exitOK || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d: %s", c.more, code, errs)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "no.onnx")); err == nil {
+		t.Error("a file was written beside an error")
+	}
+}

@@ -1,0 +1,342 @@
+package quantise
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/engine/pure"
+	_ "fmp/onnx/integers"
+)
+
+// drawn returns numbers of a normal distribution.
+func drawn(r *rand.Rand, scale float64, shape ...int) *onnx.Tensor {
+	t := onnx.ZerosF32(shape...)
+	for i := range t.F32() {
+		t.F32()[i] = float32(scale * r.NormFloat64())
+	}
+	return t
+}
+
+// network is a small residual network with normalisations, pooling, and a classifier.
+func network(t testing.TB) *onnx.Model {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	b := build.New("small")
+	x := b.Input("x", onnx.Float32, "n", 3, 16, 16)
+	conv := func(in build.Ref, name string, from, to, side, group int) build.Ref {
+		w := b.Param(name, drawn(r, 1/math.Sqrt(float64(from/group*side*side)), to, from/group, side, side))
+		return b.Op("Conv", []build.Ref{in, w, b.Param(name+"b", drawn(r, .1, to))}, onnx.IntsAttr("pads", side/2, side/2, side/2, side/2),
+			onnx.IntAttr("group", group))
+	}
+	norm := func(in build.Ref, name string, n int) build.Ref {
+		v := drawn(r, .2, n)
+		for i := range v.F32() {
+			v.F32()[i] = 1 + v.F32()[i]*v.F32()[i]
+		}
+		return b.Op("BatchNormalization", []build.Ref{in, b.Param(name+"g", drawn(r, 1, n)), b.Param(name+"c", drawn(r, .2, n)),
+			b.Param(name+"m", drawn(r, .2, n)), b.Param(name+"v", v)})
+	}
+	h := b.Relu(norm(conv(x, "c1", 3, 16, 3, 1), "n1", 16))
+	d := b.Op("Clip", []build.Ref{norm(conv(h, "c2", 16, 16, 3, 16), "n2", 16), b.F32(0), b.F32(6)})
+	h = b.Relu(b.Add(h, norm(conv(d, "c3", 16, 16, 1, 1), "n3", 16)))
+	h = b.Op("MaxPool", []build.Ref{h}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2))
+	h = conv(h, "c4", 16, 32, 3, 1)
+	h = b.Op("HardSigmoid", []build.Ref{h})
+	h = b.Op("Flatten", []build.Ref{b.Op("GlobalAveragePool", []build.Ref{h})})
+	b.Output("scores", b.Op("Gemm", []build.Ref{h, b.Param("w", drawn(r, 1, 32, 10)), b.Param("wb", drawn(r, 1, 10))}))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func images(n int) (out []Batch) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range n {
+		out = append(out, Batch{"x": drawn(r, 1, 1, 3, 16, 16)})
+	}
+	return out
+}
+
+func inGo(t testing.TB, reproducible bool) engine.Engine {
+	t.Helper()
+	e, err := pure.New(engine.Options{Threads: 1, Reproducible: reproducible})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// run evaluates the scores of a batch.
+func run(t *testing.T, e engine.Engine, m *onnx.Model, b Batch) []float32 {
+	t.Helper()
+	s, err := e.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := engine.Eval(s, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out["scores"].F32()
+}
+
+func count(m *onnx.Model, op string) (n int) {
+	for _, node := range m.Graph.Nodes {
+		if node.Op == op {
+			n++
+		}
+	}
+	return n
+}
+
+// far is the largest difference of two lists.
+func far(a, b []float32) (most float64) {
+	for i := range a {
+		most = max(most, math.Abs(float64(a[i])-float64(b[i])))
+	}
+	return most
+}
+
+// A model is quantised, loses little, and has the same outputs in float32 arithmetic, on integers, and on the ONNX Runtime.
+func TestStatic(t *testing.T) {
+	m, batches := network(t), images(24)
+	theirs := orttest.New(t)
+	for _, method := range Methods() {
+		t.Run(string(method), func(t *testing.T) {
+			q, report, err := Static(t.Context(), m, inGo(t, true), batches, Options{Method: method, Float: 0})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.Layers != 5 || report.Folded != 3 || len(report.Float) != 0 || report.Loss != report.All || !(report.Loss < .01) {
+				t.Errorf("report %+v", report)
+			}
+			// Rectifiers are the ends of bytes: none is left. All products read bytes.
+			if n := count(q, "BatchNormalization") + count(q, "Relu") + count(q, "Clip"); n != 0 {
+				t.Errorf("%d normalisations and rectifiers are left", n)
+			}
+			bytes := 0
+			for _, v := range q.Graph.Initializers {
+				if v.DType == onnx.Int8 && len(v.Shape) > 1 {
+					bytes++
+				}
+			}
+			if bytes != 5 {
+				t.Errorf("%d weights are in bytes, of 5", bytes)
+			}
+			for _, b := range batches[:3] {
+				want := run(t, inGo(t, true), q, b)
+				if d := far(run(t, inGo(t, false), q, b), want); d > .05 {
+					t.Errorf("on integers the scores are %v off", d)
+				}
+				if d := far(run(t, theirs, q, b), want); d > .05 {
+					t.Errorf("on the ONNX Runtime the scores are %v off", d)
+				}
+			}
+		})
+	}
+	if count(m, "BatchNormalization") != 3 {
+		t.Error("the model itself was changed")
+	}
+}
+
+// Layers stay in float32 where the loss is larger than wanted, the costliest first, and no more than may.
+func TestFloat(t *testing.T) {
+	m, batches := network(t), images(16)
+	_, all, err := Static(t.Context(), m, inGo(t, true), batches, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &static{options: Defaults(), engine: inGo(t, true), spans: map[string]*span{}}
+	if err := errors.Join(s.prepare(m), s.calibrate(t.Context(), batches[:8])); err != nil {
+		t.Fatal(err)
+	}
+	var want []map[string]*onnx.Tensor
+	for _, b := range batches[8:] {
+		want = append(want, map[string]*onnx.Tensor{"scores": onnx.Vector(run(t, inGo(t, true), m, b)...)})
+	}
+	least := math.Inf(1)
+	for _, l := range s.layers {
+		loss, err := s.loss(t.Context(), s.build(map[int]bool{l: true}), batches[8:], want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least = min(least, loss)
+	}
+	_, some, err := Static(t.Context(), m, inGo(t, true), batches, Options{Loss: all.Loss / 100, Float: .2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(some.Float) != 1 || math.Abs(some.Loss-least) > .01*least || some.All != all.Loss {
+		t.Errorf("with a layer in float32: %+v, without: %+v; want a loss of %v", some, all, least)
+	}
+	_, none, err := Static(t.Context(), m, inGo(t, true), batches, Options{Loss: 2 * all.Loss, Float: 1})
+	if err != nil || len(none.Float) != 0 {
+		t.Errorf("where the loss is small: %+v, %v", none, err)
+	}
+}
+
+// Normalisations are folded without a change beyond rounding.
+func TestFold(t *testing.T) {
+	m := network(t)
+	folded := onnx.Clone(m)
+	foldNormalisation(folded)
+	if n := count(folded, "BatchNormalization"); n != 0 {
+		t.Fatalf("%d normalisations are left", n)
+	}
+	b := images(1)[0]
+	if d := far(run(t, inGo(t, true), m, b), run(t, inGo(t, true), folded, b)); d > 1e-5 {
+		t.Errorf("scores are %v off", d)
+	}
+}
+
+// Weights alone: the file's numbers are few, and the outputs near.
+func TestWeights(t *testing.T) {
+	m, b := network(t), images(1)[0]
+	want := run(t, inGo(t, true), m, b)
+	theirs := orttest.New(t)
+	for _, c := range []struct {
+		bits int
+		near float64
+	}{{8, .05}, {4, 1}} {
+		q, n, err := Weights(m, c.bits, 1)
+		if err != nil || n != 5 {
+			t.Fatalf("%d bits: %d tensors, %v", c.bits, n, err)
+		}
+		got := run(t, inGo(t, true), q, b)
+		if d := far(got, want); d > c.near || d == 0 {
+			t.Errorf("%d bits: scores are %v off, of at most %v", c.bits, d, c.near)
+		}
+		// The ONNX Runtime takes such a product for one of bytes (MatMulNBits with its accuracy level 4).
+		if d := far(run(t, theirs, q, b), got); d > .04 {
+			t.Errorf("%d bits: the engines are %v apart", c.bits, d)
+		}
+		four := slices.ContainsFunc(slices.Collect(maps.Values(q.Graph.Initializers)), func(v *onnx.Tensor) bool { return v.DType == onnx.Int4 })
+		if four != (c.bits == 4) {
+			t.Errorf("%d bits: weights of 4 bits: %v", c.bits, four)
+		}
+	}
+}
+
+// TestBlocks: each block has its own scale, along any axis, the last block shorter.
+func TestBlocks(t *testing.T) {
+	w := onnx.ZerosF32(3, 2*Block+5, 2)
+	for i := range w.F32() {
+		block := i / 2 % (2*Block + 5) / Block
+		w.F32()[i] = float32(math.Pow(10, float64(block))) * float32(i%2*2-1)
+	}
+	q, scales := blocks(w, 1)
+	if !slices.Equal(scales.Shape, []int{3, 3, 2}) {
+		t.Fatalf("scales are %v", scales.Shape)
+	}
+	for i, v := range q.Data.([]int8) {
+		at := i/2/(2*Block+5)*6 + i/2%(2*Block+5)/Block*2 + i%2
+		if got := float32(v) * scales.F32()[at]; math.Abs(float64(got-w.F32()[i])) > 1e-5*math.Abs(float64(w.F32()[i])) {
+			t.Fatalf("element %d is %v, want %v", i, got, w.F32()[i])
+		}
+	}
+}
+
+// A range holds what its method says.
+func TestBounds(t *testing.T) {
+	x := make([]float32, 10_000)
+	for i := range x {
+		x[i] = float32(i) / 10_000
+	}
+	x[0], x[1] = 100, -50
+	var s span
+	if err := s.widen(x); err != nil {
+		t.Fatal(err)
+	}
+	s.add(x)
+	for _, c := range []struct {
+		o      Options
+		lo, hi float64
+	}{{Options{Method: MinMax}, -50, 100}, {Options{Method: Percentile, Percentile: 99.9}, 0, 1},
+		{Options{Method: Percentile, Percentile: 100}, -50, 100}} {
+		if lo, hi := s.bounds(c.o); math.Abs(lo-c.lo) > .15 || math.Abs(hi-c.hi) > .15 {
+			t.Errorf("%+v: %v to %v, want %v to %v", c.o, lo, hi, c.lo, c.hi)
+		}
+	}
+	if lo, hi := s.bounds(Options{Method: MSE}); !(hi < 100 && lo > -50) {
+		t.Errorf("least squares take %v to %v", lo, hi)
+	}
+	if err := s.widen([]float32{float32(math.NaN())}); err == nil {
+		t.Error("a range holds what is no number")
+	}
+	for _, c := range []struct {
+		lo, hi float64
+		zero   uint8
+	}{{0, 1, 0}, {-1, 0, 255}, {-1, 1, 127}, {0, 0, 0}} {
+		if scale, zero := quanta(c.lo, c.hi); zero != c.zero || !(scale > 0) {
+			t.Errorf("%v to %v: scale %v, zero %d, want %d", c.lo, c.hi, scale, zero, c.zero)
+		}
+	}
+}
+
+// A channel of tiny weights keeps its bias.
+func TestBias(t *testing.T) {
+	b := build.New("tiny")
+	w := onnx.NewTensor([]float32{1e-12, 1, -1e-12, 2}, 2, 2)
+	b.Output("scores", b.Relu(b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 2), b.Param("w", w),
+		b.Param("b", onnx.Vector[float32](5, 1))})))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := Batch{"x": onnx.NewTensor([]float32{1, -.5}, 1, 2)}
+	q, _, err := Static(t.Context(), m, inGo(t, true), []Batch{batch}, Options{Loss: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := run(t, inGo(t, true), q, batch), run(t, inGo(t, true), m, batch); far(got, want) > .02 {
+		t.Errorf("scores %v, want %v", got, want)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	m, batches := network(t), images(2)
+	e := inGo(t, true)
+	q, _, err := Static(t.Context(), m, e, batches, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := build.New("plain")
+	b.Output("scores", b.Relu(b.Input("x", onnx.Float32, "n")))
+	plain, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	infinite := images(1)
+	infinite[0]["x"].F32()[5] = float32(math.Inf(1))
+	for _, c := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"twice", func() error { _, _, err := Static(t.Context(), q, e, batches, Options{}); return err }, "quantised already"},
+		{"no layer", func() error { _, _, err := Static(t.Context(), plain, e, batches, Options{}); return err }, "no convolution or product"},
+		{"no images", func() error { _, _, err := Static(t.Context(), m, e, nil, Options{}); return err }, "no images"},
+		{"method", func() error { _, _, err := Static(t.Context(), m, e, batches, Options{Method: "best"}); return err }, `method "best"`},
+		{"percentile", func() error { _, _, err := Static(t.Context(), m, e, batches, Options{Percentile: 50}); return err }, "percentile 50"},
+		{"share", func() error { _, _, err := Static(t.Context(), m, e, batches, Options{Float: 2}); return err }, "share in float32 2"},
+		{"infinite", func() error { _, _, err := Static(t.Context(), m, e, infinite, Options{}); return err }, ": a number is "},
+		{"bits", func() error { _, _, err := Weights(m, 3, 1); return err }, "3 bits"},
+		{"small", func() error { _, _, err := Weights(m, 8, 1<<20); return err }, "of 1048576 elements or more"},
+	} {
+		if err := c.do(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package quantise
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/engine"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
+)
+
+// Options of [Static]. Zero fields have the defaults of [Defaults].
+type Options struct {
+	Method Method
+	// Percentile of the numbers of a value that its range holds, above 50 and up to 100.
+	Percentile float64
+	// Loss is the most that the outputs may lose, as a share of their variance. Where they lose more, the layers that cost most stay in
+	// float32.
+	Loss float64
+	// Float is the most layers that may stay in float32, as a share of all.
+	Float float64
+	// Progress, where it is not nil, is told of each run of the model.
+	Progress func(done, all int)
+}
+
+// Defaults returns the default options.
+func Defaults() Options { return Options{Method: MSE, Percentile: 99.99, Loss: .01, Float: .1} }
+
+// Report describes a quantised model.
+type Report struct {
+	Layers int      `json:"layers"`           // convolutions and products with constant weights
+	Float  []string `json:"float,omitempty"`  // of them, those left in float32
+	Folded int      `json:"folded,omitempty"` // normalisations that were folded
+	// Loss is the squared error of the outputs on the images that chose no range, as a share of their variance; All is that of all layers in
+	// bytes.
+	Loss float64 `json:"loss"`
+	All  float64 `json:"loss_of_all_layers"`
+}
+
+// Batch is the inputs of one run of a model.
+type Batch = map[string]*onnx.Tensor
+
+// Static returns a copy of m whose products compute in bytes. Ranges are those of the batches, of which a half chooses them and the other
+// measures the loss; one batch alone does both. Models are run on e. The time is that of four runs a batch, and, where layers may stay in
+// float32, of one more for each layer and each measuring batch.
+func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch, o Options) (*onnx.Model, *Report, error) {
+	d := Defaults()
+	o.Method, o.Percentile, o.Loss = cmp.Or(o.Method, d.Method), cmp.Or(o.Percentile, d.Percentile), cmp.Or(o.Loss, d.Loss)
+	switch {
+	case !slices.Contains(Methods(), o.Method):
+		return nil, nil, fmt.Errorf("quantising: method %q; allowed are %v", o.Method, Methods())
+	case !(o.Percentile > 50 && o.Percentile <= 100):
+		return nil, nil, fmt.Errorf("quantising: percentile %v; allowed are numbers above 50, up to 100", o.Percentile)
+	case !(o.Loss > 0) || !(o.Float >= 0 && o.Float <= 1):
+		return nil, nil, fmt.Errorf("quantising: loss %v and share in float32 %v; allowed are a loss above 0 and a share of 0 to 1", o.Loss,
+			o.Float)
+	case len(batches) == 0:
+		return nil, nil, errors.New("quantising: there are no images to take ranges from")
+	}
+	s := &static{options: o, engine: e, spans: map[string]*span{}}
+	var err error
+	if err = s.prepare(m); err == nil {
+		choose, measure := batches, batches
+		if half := (len(batches) + 1) / 2; half < len(batches) {
+			choose, measure = batches[:half], batches[half:]
+		}
+		if err = s.calibrate(ctx, choose); err == nil {
+			return s.choose(ctx, measure)
+		}
+	}
+	return nil, nil, fmt.Errorf("quantising: %w", err)
+}
+
+// static is one model on its way.
+type static struct {
+	options Options
+	engine  engine.Engine
+	model   *onnx.Model // ready to be quantised
+	types   map[string]onnx.DType
+	layers  []int // nodes
+	spans   map[string]*span
+	report  Report
+}
+
+// ready returns a copy of m of some operator set or a later one, without functions, weights in half precision and foldable normalisations,
+// and the number of these.
+func ready(m *onnx.Model, opset int) (*onnx.Model, int, error) {
+	c := onnx.Clone(m)
+	pass.RestoreHalf(c)
+	err := pass.Inline(c)
+	if err == nil && c.Opset() < int64(opset) {
+		err = pass.Upgrade(c, max(opset, onnx.DefaultOpset))
+	}
+	if err == nil {
+		err = errors.Join(shape.Infer(c), check.Model(c))
+	}
+	if err == nil {
+		err = pass.Simplify(c)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	before := len(c.Graph.Nodes)
+	foldNormalisation(c)
+	folded := before - len(c.Graph.Nodes)
+	pass.RemoveUnused(c.Graph)
+	return c, folded, shape.Infer(c)
+}
+
+// see makes m the model that is quantised.
+func (s *static) see(c *onnx.Model) {
+	s.model, s.types = c, map[string]onnx.DType{}
+	for _, vs := range [][]onnx.ValueInfo{c.Graph.Inputs, c.Graph.Values, c.Graph.Outputs} {
+		for _, v := range vs {
+			s.types[v.Name] = v.DType
+		}
+	}
+}
+
+// prepare readies a model, and finds its layers.
+func (s *static) prepare(m *onnx.Model) error {
+	c, folded, err := ready(m, 13)
+	if err != nil {
+		return err
+	}
+	s.see(c)
+	s.report.Folded = folded
+	for i, n := range c.Graph.Nodes {
+		if n.Op == "QuantizeLinear" || n.Op == "DequantizeLinear" {
+			return errors.New("it is quantised already")
+		}
+		if s.weights(n) != nil {
+			s.layers = append(s.layers, i)
+		}
+	}
+	if s.report.Layers = len(s.layers); s.report.Layers == 0 {
+		return errors.New("it has no convolution or product with constant weights")
+	}
+	return nil
+}
+
+// weights returns the constant float32 weights of a product, nil where there are none.
+func (s *static) weights(n *onnx.Node) *onnx.Tensor {
+	if n.Domain != "" || !slices.Contains([]string{"Conv", "MatMul", "Gemm"}, n.Op) || len(n.Inputs) < 2 ||
+		s.types[n.Inputs[0]] != onnx.Float32 {
+		return nil
+	}
+	w := s.model.Graph.Initializers[n.Inputs[1]]
+	if w == nil || w.DType != onnx.Float32 || len(w.Shape) < 2 || w.Len() == 0 {
+		return nil
+	}
+	return w
+}
+
+// active is a value of float32 that is no constant.
+func (s *static) active(name string) bool {
+	return s.types[name] == onnx.Float32 && s.model.Graph.Initializers[name] == nil
+}
+
+// calibrate collects the ranges of all values, in two passes: ends, then histograms.
+func (s *static) calibrate(ctx context.Context, batches []Batch) error {
+	all := onnx.Clone(s.model)
+	all.Graph.Outputs = nil
+	for _, v := range append(slices.Clone(s.model.Graph.Values), s.model.Graph.Outputs...) {
+		if s.active(v.Name) {
+			all.Graph.Outputs = append(all.Graph.Outputs, v)
+			s.spans[v.Name] = &span{}
+		}
+	}
+	for _, v := range s.model.Graph.Inputs {
+		if s.active(v.Name) {
+			s.spans[v.Name] = &span{}
+		}
+	}
+	session, err := s.engine.Load(all)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	for turn := range 2 {
+		for i, b := range batches {
+			s.tell(turn*len(batches)+i, 2*len(batches))
+			out, err := evaluate(ctx, session, b)
+			if err != nil {
+				return err
+			}
+			for _, name := range slices.Sorted(maps.Keys(s.spans)) {
+				sp, t := s.spans[name], cmp.Or(out[name], b[name])
+				if turn == 1 {
+					sp.add(t.F32())
+				} else if err := sp.widen(t.F32()); err != nil {
+					return fmt.Errorf("value %q: %w", name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *static) tell(done, all int) {
+	if s.options.Progress != nil {
+		s.options.Progress(done, all)
+	}
+}
+
+func evaluate(ctx context.Context, s engine.Session, b Batch) (map[string]*onnx.Tensor, error) {
+	fetch := map[string]*onnx.Tensor{}
+	for _, o := range s.Outputs() {
+		fetch[o.Name] = nil
+	}
+	return fetch, s.Run(ctx, b, fetch)
+}
+
+// choose quantises all layers, and leaves those in float32 that cost most where the loss is too large.
+func (s *static) choose(ctx context.Context, batches []Batch) (*onnx.Model, *Report, error) {
+	var want []map[string]*onnx.Tensor
+	session, err := s.engine.Load(s.model)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer session.Close()
+	for _, b := range batches {
+		out, err := evaluate(ctx, session, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		want = append(want, out)
+	}
+	float := map[int]bool{}
+	best := s.build(float)
+	if s.report.Loss, err = s.loss(ctx, best, batches, want); err != nil {
+		return nil, nil, err
+	}
+	s.report.All = s.report.Loss
+	most := int(math.Ceil(s.options.Float * float64(len(s.layers))))
+	if s.report.Loss <= s.options.Loss || most == 0 {
+		return best, &s.report, check.Model(best)
+	}
+	losses := map[int]float64{}
+	for i, l := range s.layers {
+		s.tell(i, len(s.layers))
+		if losses[l], err = s.loss(ctx, s.build(map[int]bool{l: true}), batches, want); err != nil {
+			return nil, nil, err
+		}
+	}
+	order := slices.Clone(s.layers)
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(losses[a], losses[b]) })
+	for _, l := range order[:most] {
+		float[l] = true
+		m := s.build(float)
+		loss, err := s.loss(ctx, m, batches, want)
+		if err != nil {
+			return nil, nil, err
+		}
+		if loss >= s.report.Loss { // it costs nothing beside the others
+			delete(float, l)
+			continue
+		}
+		best, s.report.Loss = m, loss
+		s.report.Float = append(s.report.Float, s.model.Graph.Nodes[l].Label())
+		if loss <= s.options.Loss {
+			break
+		}
+	}
+	return best, &s.report, check.Model(best)
+}
+
+// loss is the squared error of a model's outputs as a share of their variance, the mean over outputs of float32.
+func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch, want []map[string]*onnx.Tensor) (float64, error) {
+	session, err := s.engine.Load(m)
+	if err != nil {
+		return 0, err
+	}
+	defer session.Close()
+	type sums struct{ n, x, xx, off float64 }
+	total := map[string]*sums{}
+	for i, b := range batches {
+		out, err := evaluate(ctx, session, b)
+		if err != nil {
+			return 0, err
+		}
+		for name, w := range want[i] {
+			y := out[name].F32()
+			if total[name] == nil {
+				total[name] = &sums{}
+			}
+			t := total[name]
+			for k, x := range w.F32() {
+				d := float64(y[k]) - float64(x)
+				t.n, t.x, t.xx, t.off = t.n+1, t.x+float64(x), t.xx+float64(x)*float64(x), t.off+d*d
+			}
+		}
+	}
+	loss, outputs := 0.0, 0.0
+	for _, t := range total {
+		if variance := t.xx - t.x*t.x/max(1, t.n); variance > 0 {
+			loss, outputs = loss+t.off/variance, outputs+1
+		}
+	}
+	if outputs == 0 {
+		return 0, errors.New("no output is of float32 numbers that differ: the loss cannot be told")
+	}
+	return loss / outputs, nil
+}
