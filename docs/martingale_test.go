@@ -31,8 +31,8 @@ func TestMartingale(t *testing.T) {
 		for _, r := range kept.Rows {
 			first, second, last := r.Steps[0], r.Steps[1], r.Steps[len(r.Steps)-1]
 			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %+.4f ± %.4f | %.4f | %.4f | %.4f |\n", strings.TrimSuffix(name, "-0.1"),
-				partition(kept.Alpha), r.Method, first.Probability, last.Probability, second.Drift, 1.96*second.DriftError, last.Drift,
-				1.96*last.DriftError, last.Moved, last.Spread, r.Spread)
+				partition(kept.Alpha), r.Method, first.Probability, last.Probability, second.Drift, 1.96*second.DriftError,
+				last.Drift, 1.96*last.DriftError, last.Moved, last.Spread, r.Spread)
 			if r.Method == martingale.One {
 				for _, s := range r.Steps {
 					if d := s.Probability - first.Probability; d > 0.003 || d < -0.003 {

@@ -55,8 +55,8 @@ func TestOnePosterior(t *testing.T) {
 			case d[0].Mean-d[0].Half <= 0, d[0].Mean <= oneTie:
 				word = "tie"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %.3f |\n", row.gate, row.name, partition(alpha),
-				mean[0],
+			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %.3f |\n", row.gate, row.name,
+				partition(alpha), mean[0],
 				mean[0]-d[0].Mean, d[0].Mean, d[0].Half, word, mean[1], d[1].Mean, d[1].Half, hold)
 		}
 	}

@@ -74,7 +74,8 @@ method's own samples.`,
 		}
 		defer p.Close()
 		c := p.Config
-		res.Dataset, res.Clients, res.Points, res.Repeats, res.Paths = c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Seeds, o.Paths
+		res.Dataset, res.Clients, res.Points, res.Repeats, res.Paths = c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Seeds,
+			o.Paths
 		o.Clients, o.Images, o.Alpha, o.Repeats, o.Seed = res.Clients, res.Points, res.Alpha, res.Repeats, c.Seed
 		o.Threads, o.Progress = c.Engine.Threads, bar.report
 		if res.Rows, err = martingale.Run(cmd.Context(), p, o); err != nil {
@@ -87,7 +88,8 @@ method's own samples.`,
 
 func (r *measuredPaths) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d clients of %d images, alpha %g, %d repeats, %d paths\n", r.Dataset, r.Clients, r.Points, r.Alpha, r.Repeats, r.Paths)
+	fmt.Fprintf(&b, "%s, %d clients of %d images, alpha %g, %d repeats, %d paths\n", r.Dataset, r.Clients, r.Points, r.Alpha,
+		r.Repeats, r.Paths)
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "%-10s %6s %12s %19s %8s %8s\n", row.Method, "drawn", "probability", "drift", "moved", "spread")
 		for _, s := range row.Steps {

@@ -135,22 +135,31 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 			}
 			l = *l.over(math.Exp(found[at].log.mean))
 		}
-		if c.corpus == nil && c.prior == nil {
-			l.bias = h.doubted(l.bias)
-		}
-		m.Components[i].Head = h.head(l)
+		t := found[at].log.mean // of a regression
 		if c.corpus == nil {
-			t := math.Exp(e.LogTemperature + found[at].log.mean - sharper[at])
-			m.Components[i].resample = &resample{c, h.pool, t}
-			if v := h.spread(t); v != nil {
-				m.Components[i].spread = v
-			}
-			return nil
+			t += e.LogTemperature - sharper[at]
 		}
-		on := h.with(c.corpus, r.stand(h, s.all, namedDraws, o))
-		m.Components[i].spread = h.curvature(on, *l.over(math.Exp(-found[at].log.mean)), math.Exp(found[at].log.mean))
+		r.finish(&m.Components[i], c, h, l, math.Exp(t), o)
 		return nil
 	})
+}
+
+// finish gives a component its head at a temperature t, and the spread of its samples.
+func (r *Round) finish(to *Component, c *candidate, h *discriminant, l linear, t float64, o *Options) {
+	if c.corpus != nil {
+		to.Head = h.head(l)
+		on := h.with(c.corpus, r.stand(h, h.pool, namedDraws, o))
+		to.spread = h.curvature(on, *l.over(1 / t), t)
+		return
+	}
+	if c.prior == nil {
+		l.bias = h.doubted(l.bias)
+	}
+	to.Head = h.head(l)
+	to.resample = &resample{c, h.pool, t}
+	if v := h.spread(t); v != nil {
+		to.spread = v
+	}
 }
 
 // keep chooses the components among the candidates asked about, and returns their places there.

@@ -10,7 +10,8 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// TestRun: one posterior's predictions stay where they start within the error of paths, and its paths part; figures do not depend on threads.
+// TestRun: one posterior's predictions stay where they start within the error of paths, and its paths part. Figures do not depend on
+// threads.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("featurizes thousands of images")
