@@ -93,7 +93,7 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 		round:     f.Uint64("round", 0, "round of the federation"),
 		output:    f.StringP("output", "o", "", "upload to write, into a folder that is there; there whole or not at all"),
 		precision: f.String("precision", string(federate.Single), "of the points: float32, float16 or int8"),
-		labels:    f.String("labels", "", "labels of an IDX file's images (IDX) or of --rows (.npy)"),
+		labels:    f.String("labels", "", "labels of an IDX file's images (IDX), of a folder's images (.csv of path,label) or of --rows (.npy)"),
 		rows:      f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE"),
 		skip:      f.Int("skip", 0, "images of an IDX file to leave out at its beginning"),
 		count:     f.Int("count", 0, "images of an IDX file to take; 0 takes all"),

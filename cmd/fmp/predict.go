@@ -28,7 +28,7 @@ type imageFlags struct {
 func (f *imageFlags) bind(cmd *cobra.Command) {
 	f.notice.bind(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.labels, "labels", "", "labels of an IDX file's images (IDX `FILE`)")
+	fl.StringVar(&f.labels, "labels", "", "labels of an IDX file's images (IDX `FILE`), or of a folder's (.csv of path,label)")
 	fl.IntVar(&f.skip, "skip", 0, "images of an IDX file to leave out at its beginning")
 	fl.IntVar(&f.count, "count", 0, "images of an IDX file to take; 0 takes all")
 	fl.IntVar(&f.limit, "max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels")

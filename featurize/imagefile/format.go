@@ -15,17 +15,21 @@ import (
 	_ "golang.org/x/image/tiff" // registers the decoder
 	_ "golang.org/x/image/webp" // registers the decoder
 
+	"fmp/featurize/imagefile/dicom"
 	"fmp/onnx/printable"
 )
 
+func init() { image.RegisterFormat("dicom", dicom.Magic, dicom.Decode, dicom.DecodeConfig) }
+
 // Formats names the formats of images that are read everywhere; of an animated GIF the first frame. [HEIFFormats] are read besides them
 // where the machine has a decoder.
-const Formats = "JPEG, PNG, WebP, GIF, TIFF or BMP"
+const Formats = "JPEG, PNG, WebP, GIF, TIFF, BMP or DICOM"
 
 // decoded and undecoded are the extensions of image files, those of formats that are read and those of others. Files of both are
 // images of a folder: one that cannot be read is a bad image, never a file that is left out unseen.
 var (
 	decoded = []string{".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".dib",
+		".dcm", ".dicom",
 		".heic", ".heif", ".hif", ".avif"}
 	undecoded = []string{".jxl", ".jp2", ".j2k", ".jxr", ".psd", ".svg", ".ico", ".tga", ".ppm", ".pgm",
 		".pbm", ".pnm", ".exr", ".qoi", ".xcf",

@@ -22,6 +22,8 @@ func memory(r io.ReaderAt, format string, c image.Config) int64 {
 			return 2 * pixels
 		}
 		return 12 * pixels // with transparency, or without loss
+	case "dicom":
+		return 12 * pixels // the pixels as stored, twice while they are read, and the image
 	case "tiff":
 		return pixels * 2 * max(4, bytesOf(c.ColorModel)) // a strip may be the whole image
 	}

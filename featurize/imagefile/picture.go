@@ -1,5 +1,5 @@
-// Package imagefile reads images and labels from files: JPEG, PNG, WebP, GIF, TIFF, BMP and IDX, and with a program of the machine HEIC
-// and AVIF. All files are treated as hostile:
+// Package imagefile reads images and labels from files: JPEG, PNG, WebP, GIF, TIFF, BMP, DICOM and IDX, and with a program of the machine
+// HEIC and AVIF. All files are treated as hostile:
 // sizes are checked against stated bounds before memory is allocated for them. It depends on little besides the standard library, as
 // it is part of the program for small devices; featurize/dataset makes data sets of the images that it reads.
 package imagefile

@@ -80,7 +80,8 @@ type Options struct {
 	Classes Classes
 	// Optional allows images without a label: a single image, files beside the folders, a list of paths.
 	Optional bool
-	// Labels is the IDX file with the labels of an IDX file's images; Skip and Count select among them (Count 0: all that follow).
+	// Labels is the IDX file with the labels of an IDX file's images; Skip and Count select among them (Count 0: all that follow). Of a
+	// folder it is a list, .csv of path,label, of the images in it that count.
 	Labels      string
 	Skip, Count int
 	// MaxPixels bounds the pixels of an image before it is decoded (default [MaxPixels]); MaxItems the number of images in a source.
@@ -99,23 +100,26 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	}
 	ext := strings.ToLower(filepath.Ext(path))
 	picture := IsImage(path) || !st.IsDir() && startsAsImage(path)
-	if (st.IsDir() || ext == ".csv" || picture) && (o.Labels != "" || o.Skip != 0 || o.Count != 0) {
-		return nil, others, misuse("--labels, --skip and --count go with an IDX file, and %s is none", path)
+	byList := st.IsDir() && strings.EqualFold(filepath.Ext(o.Labels), ".csv")
+	if (st.IsDir() || ext == ".csv" || picture) && (o.Labels != "" && !byList || o.Skip != 0 || o.Count != 0) {
+		return nil, others, misuse("--labels, --skip and --count go with an IDX file, and %s is none (--labels LIST.csv with a folder)", path)
 	}
 	p := &pictures{Options: o}
 	switch {
+	case byList:
+		if p.files, p.mapped, err = openList(o.Labels, path, o); err != nil {
+			return nil, others, err
+		}
+		if err := unlisted(path, p.files, &others); err != nil {
+			return nil, others, err
+		}
 	case st.IsDir():
 		if p.files, p.mapped, others, err = listFolder(path, o); err != nil {
 			return nil, others, err
 		}
 	case ext == ".csv":
-		f, err := regularfile.Open(path)
-		if err != nil {
+		if p.files, p.mapped, err = openList(path, filepath.Dir(path), o); err != nil {
 			return nil, others, err
-		}
-		defer f.Close()
-		if p.files, p.mapped, err = readList(f, filepath.Dir(path), o); err != nil {
-			return nil, others, fmt.Errorf("%s: %w", path, err)
 		}
 	case picture && o.Optional:
 		p.files = []Item{{Name: path, Label: Unlabelled}}
@@ -296,6 +300,44 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error), o Options
 func Items(s Source) []Item {
 	if p, ok := s.(*pictures); ok {
 		return p.files
+	}
+	return nil
+}
+
+// openList reads a list of images whose paths are relative to a folder.
+func openList(path, dir string, o Options) ([]Item, []Mapped, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	files, mapped, err := readList(f, dir, o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return files, mapped, nil
+}
+
+// unlisted names the images in a folder that its list does not hold.
+func unlisted(dir string, files []Item, others *LeftOut) error {
+	listed := map[string]bool{}
+	for _, f := range files {
+		listed[filepath.Clean(f.Name)] = true
+	}
+	folders, loose, err := entries(dir, others)
+	if err != nil {
+		return err
+	}
+	w := Walker{Dir: dir, Others: &LeftOut{}, Visit: func(path string, _ int, _ error) error {
+		if rel, err := filepath.Rel(dir, path); err == nil && !listed[filepath.Clean(path)] {
+			others.Add(rel, "not in the list")
+		}
+		return nil
+	}}
+	for i, name := range append(folders, loose...) {
+		if err := w.Walk(name, i); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,0 +1,384 @@
+// Package dicom reads the image of a DICOM file (PS3.10): explicit or implicit VR, little endian, uncompressed or as baseline JPEG, one
+// frame, grey of 8 or 16 bits or colour of 8. Other transfer syntaxes are refused by name. No value of the header is read but the transfer
+// syntax and the group of the image's pixels (0028): a patient's name is skipped where it stands.
+//
+// A grey value v becomes y in 0 to 65535 by the modality's rescaling and the window (PS3.3 C.11.1, C.11.2):
+//
+//	x = slope v + intercept                         (0028,1053) and (0028,1052); 1 and 0 without
+//	y = ((x - (c - 0.5))/(w - 1) + 0.5) 65535        LINEAR, clipped; c, w: the first window (0028,1050), (0028,1051)
+//	y = ((x - c)/w + 0.5) 65535                      LINEAR_EXACT, clipped
+//	y = 65535/(1 + exp(-4 (x - c)/w))                SIGMOID
+//
+// Without a window y goes from the least to the greatest x of the image. MONOCHROME1 is inverted after.
+package dicom
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"fmp/featurize/imagefile/jpeg"
+)
+
+// Magic is the beginning of a DICOM file, as package image writes it: 128 bytes of anything, then the letters.
+var Magic = strings.Repeat("?", preamble) + "DICM"
+
+const (
+	preamble = 128
+	// mostElements bounds the elements of a header, those in sequences included.
+	mostElements = 100_000
+	// mostText bounds a value that is read.
+	mostText = 1 << 10
+	// memory bounds the bytes of a pixel of a JPEG while it is decoded.
+	memory = 8
+	// mostDepth bounds sequences in sequences.
+	mostDepth = 16
+)
+
+// Transfer syntaxes that are read.
+const (
+	implicitVR   = "1.2.840.10008.1.2"
+	explicitVR   = "1.2.840.10008.1.2.1"
+	jpegBaseline = "1.2.840.10008.1.2.4.50"
+)
+
+// refused names transfer syntaxes that are not read, by the beginnings of their identifiers.
+var refused = []struct{ uid, name string }{
+	{"1.2.840.10008.1.2.4.90", "JPEG 2000"}, {"1.2.840.10008.1.2.4.91", "JPEG 2000"}, {"1.2.840.10008.1.2.4.92", "JPEG 2000"},
+	{"1.2.840.10008.1.2.4.93", "JPEG 2000"}, {"1.2.840.10008.1.2.4.20", "JPEG 2000"}, {"1.2.840.10008.1.2.4.8", "JPEG-LS"},
+	{"1.2.840.10008.1.2.4.51", "JPEG of 12 bits"}, {"1.2.840.10008.1.2.4.57", "lossless JPEG"}, {"1.2.840.10008.1.2.4.70", "lossless JPEG"},
+	{"1.2.840.10008.1.2.4.10", "video"}, {"1.2.840.10008.1.2.5", "run lengths"}, {"1.2.840.10008.1.2.1.99", "deflated data"},
+	{"1.2.840.10008.1.2.2", "big endian"},
+}
+
+// Tags of values that are read.
+const (
+	tagSyntax    = 0x0002_0010
+	tagSamples   = 0x0028_0002
+	tagMeaning   = 0x0028_0004
+	tagPlanar    = 0x0028_0006
+	tagFrames    = 0x0028_0008
+	tagRows      = 0x0028_0010
+	tagColumns   = 0x0028_0011
+	tagAllocated = 0x0028_0100
+	tagStored    = 0x0028_0101
+	tagHigh      = 0x0028_0102
+	tagSigned    = 0x0028_0103
+	tagCentre    = 0x0028_1050
+	tagWidth     = 0x0028_1051
+	tagIntercept = 0x0028_1052
+	tagSlope     = 0x0028_1053
+	tagFunction  = 0x0028_1056
+	tagTable     = 0x0028_3000 // of the modality, in place of slope and intercept
+	tagPixels    = 0x7fe0_0010
+	tagItem      = 0xfffe_e000
+	tagItemEnd   = 0xfffe_e00d
+	tagEnd       = 0xfffe_e0dd
+)
+
+// undefined is the length of sequences and pixels that end with a delimiter.
+const undefined = 0xffff_ffff
+
+// header holds the values that are read before the pixels.
+type header struct {
+	syntax, meaning, function       string
+	rows, columns, samples, frames  int
+	allocated, stored, high, planar int
+	signed                          bool
+	slope, intercept, centre, width float64 // width 0: no window
+	length                          uint32  // of the pixels
+}
+
+// DecodeConfig returns the size and the colour model of a file's image.
+func DecodeConfig(r io.Reader) (image.Config, error) {
+	h, err := (&parser{r: r}).header()
+	if err != nil {
+		return image.Config{}, fmt.Errorf("dicom: %w", err)
+	}
+	c := image.Config{Width: h.columns, Height: h.rows, ColorModel: color.Gray16Model}
+	if h.samples == 3 {
+		c.ColorModel = color.RGBAModel
+	}
+	return c, nil
+}
+
+// Decode returns a file's image: *image.Gray16 or, of colour, *image.RGBA or the type of a JPEG.
+func Decode(r io.Reader) (image.Image, error) {
+	p := &parser{r: r}
+	h, err := p.header()
+	if err != nil {
+		return nil, fmt.Errorf("dicom: %w", err)
+	}
+	im, err := h.decode(p)
+	if err != nil {
+		return nil, fmt.Errorf("dicom: %w", err)
+	}
+	return im, nil
+}
+
+func (h *header) decode(p *parser) (image.Image, error) {
+	if h.syntax == jpegBaseline {
+		return h.compressed(p)
+	}
+	want := int64(h.rows) * int64(h.columns) * int64(h.samples) * int64(h.allocated/8)
+	if n := int64(h.length); n != want && n != want+want%2 {
+		return nil, fmt.Errorf("the pixels take %d bytes; %dx%d of %d samples of %d bits take %d", h.length, h.columns, h.rows, h.samples,
+			h.allocated, want)
+	}
+	data, err := readAll(p.r, want)
+	if err != nil {
+		return nil, fmt.Errorf("the pixels: %w", err)
+	}
+	if h.samples == 3 {
+		return h.colours(data), nil
+	}
+	return h.grey(func(i int) int {
+		v := int(data[min(i, len(data)-1)])
+		if h.allocated == 16 {
+			v = int(binary.LittleEndian.Uint16(data[2*i:]))
+		}
+		return h.value(v)
+	}), nil
+}
+
+// readAll reads n bytes, with memory for those alone that are there.
+func readAll(r io.Reader, n int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, n))
+	if err == nil && int64(len(data)) < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return data, err
+}
+
+// value returns the value of the stored bits of a cell.
+func (h *header) value(cell int) int {
+	v := cell >> (h.high + 1 - h.stored) & (1<<h.stored - 1)
+	if h.signed && v >= 1<<(h.stored-1) {
+		v -= 1 << h.stored
+	}
+	return v
+}
+
+// grey returns the image of grey values.
+func (h *header) grey(value func(i int) int) *image.Gray16 {
+	n := h.rows * h.columns
+	least, most := math.Inf(1), math.Inf(-1)
+	if h.width == 0 {
+		for i := range n {
+			x := h.slope*float64(value(i)) + h.intercept
+			least, most = min(least, x), max(most, x)
+		}
+	}
+	im := image.NewGray16(image.Rect(0, 0, h.columns, h.rows))
+	for i := range n {
+		x := h.slope*float64(value(i)) + h.intercept
+		var y float64
+		switch {
+		case h.width == 0 && most > least:
+			y = (x - least) / (most - least)
+		case h.width == 0:
+			y = 0
+		case h.function == "SIGMOID":
+			y = 1 / (1 + math.Exp(-4*(x-h.centre)/h.width))
+		case h.function == "LINEAR_EXACT":
+			y = (x-h.centre)/h.width + 0.5
+		case h.width == 1: // LINEAR of one value is a step
+			y = step(x > h.centre-0.5)
+		default:
+			y = (x-(h.centre-0.5))/(h.width-1) + 0.5
+		}
+		y = min(max(y, 0), 1)
+		if h.meaning == "MONOCHROME1" {
+			y = 1 - y
+		}
+		binary.BigEndian.PutUint16(im.Pix[2*i:], uint16(math.Round(y*math.MaxUint16)))
+	}
+	return im
+}
+
+func step(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// colours returns the image of three samples of 8 bits.
+func (h *header) colours(data []byte) *image.RGBA {
+	im := image.NewRGBA(image.Rect(0, 0, h.columns, h.rows))
+	n := h.rows * h.columns
+	for i := range n {
+		var s [3]uint8
+		for c := range s {
+			at := 3*i + c
+			if h.planar == 1 {
+				at = c*n + i
+			}
+			s[c] = data[at]
+		}
+		if h.meaning == "YBR_FULL" {
+			s[0], s[1], s[2] = color.YCbCrToRGB(s[0], s[1], s[2])
+		}
+		copy(im.Pix[4*i:], []uint8{s[0], s[1], s[2], 0xff})
+	}
+	return im
+}
+
+// compressed returns the image of a baseline JPEG in its fragments (PS3.5 A.4).
+func (h *header) compressed(p *parser) (image.Image, error) {
+	var data []byte
+	for first := true; ; first = false {
+		tag, length, err := p.item()
+		if err != nil {
+			return nil, fmt.Errorf("the fragments of the JPEG: %w", err)
+		}
+		if tag == tagEnd {
+			break
+		}
+		part, err := readAll(p.r, int64(length))
+		if err != nil {
+			return nil, fmt.Errorf("a fragment of the JPEG: %w", err)
+		}
+		if !first { // the first is the table of offsets
+			data = append(data, part...)
+		}
+	}
+	inside, err := jpeg.ReadHeader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	if inside.Width != h.columns || inside.Height != h.rows || inside.Memory() > memory*int64(h.rows)*int64(h.columns)+1<<20 {
+		return nil, fmt.Errorf("the JPEG has %dx%d pixels of %d bytes; the header says %dx%d, and a baseline JPEG takes at most %d bytes each",
+			inside.Width, inside.Height, inside.Memory(), h.columns, h.rows, memory)
+	}
+	im, err := jpeg.Decode(context.Background(), data)
+	if err != nil {
+		return nil, err
+	}
+	g, ok := im.(*image.Gray)
+	if ok != (h.samples == 1) {
+		return nil, fmt.Errorf("the JPEG and the header's %d samples do not agree", h.samples)
+	}
+	if !ok {
+		return im, nil
+	}
+	return h.grey(func(i int) int { return h.value(int(g.Pix[i/h.columns*g.Stride+i%h.columns])) }), nil
+}
+
+// check returns an error for images that are not read.
+func (h *header) check() error {
+	grey := h.meaning == "MONOCHROME1" || h.meaning == "MONOCHROME2"
+	colour := h.meaning == "RGB" || h.meaning == "YBR_FULL"
+	if h.syntax == jpegBaseline {
+		colour = h.meaning == "YBR_FULL" || h.meaning == "YBR_FULL_422"
+	}
+	switch {
+	case h.frames != 1:
+		return fmt.Errorf("%d frames; one is read: save each as a file of its own", h.frames)
+	case h.rows < 1 || h.columns < 1:
+		return fmt.Errorf("%dx%d pixels", h.columns, h.rows)
+	case grey && h.samples != 1, colour && h.samples != 3, !grey && !colour:
+		return fmt.Errorf("photometric interpretation %.20q with %d samples is not read; save it as grey or RGB", h.meaning, h.samples)
+	case h.allocated != 8 && (h.allocated != 16 || !grey || h.syntax == jpegBaseline):
+		return fmt.Errorf("%d bits a sample are not read; 8 are, and 16 of grey", h.allocated)
+	case h.stored < 1 || h.stored > h.allocated || h.high < h.stored-1 || h.high >= h.allocated:
+		return fmt.Errorf("%d bits of %d are stored, up to bit %d", h.stored, h.allocated, h.high)
+	case h.planar != 0 && h.planar != 1:
+		return fmt.Errorf("planar configuration %d", h.planar)
+	case (h.length == undefined) != (h.syntax == jpegBaseline):
+		return errors.New("its pixels and its transfer syntax do not agree")
+	}
+	return h.checkWindow()
+}
+
+// checkWindow returns an error for a window that no function has.
+func (h *header) checkWindow() error {
+	least := math.SmallestNonzeroFloat64
+	switch h.function {
+	case "", "LINEAR":
+		least = 1
+	case "LINEAR_EXACT", "SIGMOID":
+	default:
+		return fmt.Errorf("window function %.20q is not read", h.function)
+	}
+	if h.width != 0 && h.width < least {
+		return fmt.Errorf("a window of width %v", h.width)
+	}
+	return nil
+}
+
+// syntaxError returns the error for a transfer syntax that is not read.
+func syntaxError(uid string) error {
+	for _, s := range refused {
+		if strings.HasPrefix(uid, s.uid) {
+			return fmt.Errorf("its pixels are %s (transfer syntax %s), which is not read; save it uncompressed or as baseline JPEG", s.name, uid)
+		}
+	}
+	return fmt.Errorf("transfer syntax %.64q is not read; save it uncompressed or as baseline JPEG", uid)
+}
+
+// set keeps a value of the header.
+func (h *header) set(tag uint32, value []byte) (err error) {
+	text := strings.TrimRight(string(value), " \x00")
+	number := func(to *int) {
+		if len(value) != 2 {
+			err = fmt.Errorf("element %08x has %d bytes in place of 2", tag, len(value))
+			return
+		}
+		*to = int(binary.LittleEndian.Uint16(value))
+	}
+	decimal := func(to *float64) {
+		first, _, _ := strings.Cut(text, `\`) // of several windows
+		*to, err = strconv.ParseFloat(strings.TrimSpace(first), 64)
+		if err != nil || math.IsNaN(*to) || math.Abs(*to) > 1e12 {
+			err = fmt.Errorf("element %08x is %.20q; want a number", tag, first)
+		}
+	}
+	switch tag {
+	case tagSyntax:
+		h.syntax = text
+	case tagMeaning:
+		h.meaning = strings.TrimSpace(text)
+	case tagFunction:
+		h.function = strings.TrimSpace(text)
+	case tagSamples:
+		number(&h.samples)
+	case tagPlanar:
+		number(&h.planar)
+	case tagRows:
+		number(&h.rows)
+	case tagColumns:
+		number(&h.columns)
+	case tagAllocated:
+		number(&h.allocated)
+	case tagStored:
+		number(&h.stored)
+	case tagHigh:
+		number(&h.high)
+	case tagSigned:
+		var v int
+		number(&v)
+		h.signed = v == 1
+	case tagFrames:
+		if h.frames, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
+			err = fmt.Errorf("the number of frames is %.20q", text)
+		}
+	case tagCentre:
+		decimal(&h.centre)
+	case tagWidth:
+		decimal(&h.width)
+	case tagIntercept:
+		decimal(&h.intercept)
+	case tagSlope:
+		decimal(&h.slope)
+	}
+	return err
+}
