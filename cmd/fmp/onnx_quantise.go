@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/models"
@@ -89,6 +90,7 @@ classes, the sizes, and the time of one image on both engines.`,
 	s := bindSettings(cmd, &cfg, hardwareAliases)
 	f := cmd.Flags()
 	f.StringVarP(&q.out, "out", "o", "", "file to write")
+	outputs.Files(f, "out")
 	f.StringVar(&q.images, "images", "", "`FOLDER` of images, one folder a class, or a data set by name")
 	f.StringVar(&q.onBad, "on-bad", "fail", "images that cannot be read: fail, or skip")
 	f.IntVar(&q.weightsOnly, "weights-only", 0, "store the weights alone in so many `BITS`, 8 or 4")

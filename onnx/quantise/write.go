@@ -11,7 +11,8 @@ import (
 
 var (
 	// movers give elements of their first input, and share its quanta.
-	movers = []string{"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "DepthToSpace", "SpaceToDepth", "Identity"}
+	movers = []string{"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "DepthToSpace", "SpaceToDepth",
+		"Identity"}
 	// others than products that compute in bytes, or that runtimes fuse with bytes around them.
 	others = []string{"Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "LeakyRelu",
 		"Elu", "Gelu", "Erf", "Softplus"}
