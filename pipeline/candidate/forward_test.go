@@ -12,7 +12,7 @@ func TestForward(t *testing.T) {
 	w := newWorld(4)
 	r := &Round{K: w.k, C: w.c}
 	for range 6 {
-		x, y := w.rows(30)
+		x, y := w.rows(5)
 		r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
 	}
 	m, err := r.Posterior(Options{Seed: 1})
@@ -22,7 +22,7 @@ func TestForward(t *testing.T) {
 	c := &m.Components[0]
 	h := c.resample.of(c.resample.pool)
 	const paths, images = 400, 50
-	mean, square := make([]float64, len(h.m)), make([]float64, len(h.m))
+	mean, square, left := make([]float64, len(h.m)), make([]float64, len(h.m)), make([]float64, h.c)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for range paths {
 		p, err := h.drawn(images, rnd)
@@ -33,10 +33,13 @@ func TestForward(t *testing.T) {
 		for _, v := range p.n {
 			n += v
 		}
-		if n != 180+images || p.dof != h.dof+images {
-			t.Fatalf("%v images and %v degrees of freedom, want %v and %v", n, p.dof, 180+images, h.dof+images)
+		if n != 30+images || p.dof != h.dof+images {
+			t.Fatalf("%v images and %v degrees of freedom, want %v and %v", n, p.dof, 30+images, h.dof+images)
 		}
-		// the posterior means in the basis before the draws, with its n0
+		for y, v := range p.n {
+			left[y] += 1 / (v + h.n0) / paths
+		}
+		// The posterior means, in the basis before the draws and with its n0.
 		u := h.of(p.mean, p.c)
 		for i, v := range u {
 			y := i / h.k
@@ -48,6 +51,17 @@ func TestForward(t *testing.T) {
 	for i, v := range h.m {
 		if e := math.Sqrt((square[i] - mean[i]*mean[i]) / paths); math.Abs(mean[i]-v) > 4.5*e {
 			t.Errorf("class mean %d is %.4f after draws, want %.4f within %.4f", i, mean[i], v, e)
+		}
+	}
+	// The variance of a class mean falls by that of its posterior mean over paths.
+	for y, n := range h.n {
+		var ratio float64
+		for j, v := range h.precision {
+			i := y*h.k + j
+			ratio += (square[i] - mean[i]*mean[i]) * v / (1/(n+h.n0) - left[y]) / float64(h.k)
+		}
+		if math.Abs(ratio-1) > 0.08 {
+			t.Errorf("class %d: means vary over paths by %.3f of the variance that the draws take away", y, ratio)
 		}
 	}
 	heads, err := c.Forward(4, 100, rnd)
