@@ -172,3 +172,38 @@ func TestAuditTable(t *testing.T) {
 	}
 	write(t, "privacy.md", "audit-parts", b.String())
 }
+
+// keptAudit reads a kept audit of one partition.
+func keptAudit(t *testing.T, name string, out any) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("results", "audit", name+".json"))
+	if err == nil {
+		err = json.Unmarshal(data, out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAuditExtractors: the table of the bits that extractors get out is of the kept audit, in which an unknown extractor sends nothing and
+// a packing one a whole image.
+func TestAuditExtractors(t *testing.T) {
+	var audits []struct{ Extractors []audit.Leak }
+	keptAudit(t, "extractor", &audits)
+	var b strings.Builder
+	b.WriteString("| extractor | upload | images of a class | bits of an image, on average | of the image that most is known of |\n" +
+		"| --- | --- | ---: | ---: | ---: |\n")
+	for _, l := range audits[0].Extractors {
+		packs := strings.HasPrefix(l.Extractor, "packing")
+		if (l.Refused != "") != (l.Extractor == "unknown") || !packs && l.Best > 10 || packs && l.Best > 0 && l.Best < 0.9*float64(l.Most) {
+			t.Errorf("%+v", l)
+		}
+		if l.Refused != "" {
+			fmt.Fprintf(&b, "| %s | %s | %d | refused | |\n", l.Extractor, l.Upload, l.PerClass)
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d | %.0f | %.0f |\n", l.Extractor, l.Upload, l.PerClass, l.Bits, l.Best)
+	}
+	fmt.Fprintf(&b, "\nAn image has %d bits.\n", audits[0].Extractors[0].Most)
+	write(t, "privacy.md", "audit-extractors", b.String())
+}

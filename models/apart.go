@@ -223,6 +223,17 @@ func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
 	return b.Model()
 }
 
+// ClassMeansEmbedding returns the embedding of clients that send class means of dx features, softened about zero by a radius.
+func ClassMeansEmbedding(dx, classes int, radius float32) (*onnx.Model, error) {
+	m, err := classMeansEmbedding(ConjugateConfig{Dx: dx, C: classes})
+	if err != nil {
+		return nil, err
+	}
+	m.Graph.Initializers[ConjRadius] = onnx.Scalar(radius)
+	f := Manifest{Kind: KindEmbedding, Dx: dx, C: classes, S: classes, ClassMeans: true}
+	return m, f.Write(m)
+}
+
 // labelling compares the part from the extractor's output and the labels to set and present.
 func (t *taker) labelling(seen map[*onnx.Node]bool) error {
 	at := t.set

@@ -333,6 +333,12 @@ func TestSteady(t *testing.T) {
 		"GatherElements": func(b *build.Builder, x build.Ref) build.Ref { // an index out of range would be an error for one image
 			return b.Op("GatherElements", []build.Ref{x, b.Cast(x, onnx.Int64)}, onnx.IntAttr("axis", 1))
 		},
+		"CumSum": func(b *build.Builder, x build.Ref) build.Ref { // the axis says over how far apart numbers are added
+			return b.Op("CumSum", []build.Ref{x, b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)), onnx.Int64)})
+		},
+		"Trilu": func(b *build.Builder, x build.Ref) build.Ref { // the diagonal says how much is copied
+			return b.Op("Trilu", []build.Ref{x, b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)), onnx.Int64)})
+		},
 		"of another domain": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Relu", []build.Ref{x}) },
 	} {
 		b := build.New("net")
@@ -358,16 +364,61 @@ func TestSteady(t *testing.T) {
 	if err := Steady(m); err != nil {
 		t.Error(err)
 	}
-	for o := range steady { // the list is of operators that there are
-		if op.Last("", o, onnx.MaxOpset) == nil {
-			t.Errorf("%s is no operator", o)
-		}
-	}
 	body := &onnx.Graph{Name: "then", Outputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}}}
 	m.Graph.Nodes = append(m.Graph.Nodes, &onnx.Node{Name: "if", Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"},
 		Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: body}, {Name: "else_branch", Kind: onnx.AttrGraph, Graph: body}}})
 	if err := Steady(m); err == nil {
 		t.Error("a branch is taken for steady")
+	}
+}
+
+// TestSteadyRegistry: of all operators that there are, in every version and domain, only those of the list see pixels, and each of the list
+// is one, listed once and with a reason; behind others, and behind those that draw random numbers, nothing runs. The list has no integer
+// parameter that follows from pixels.
+func TestSteadyRegistry(t *testing.T) {
+	listed, seen := 0, func() map[string]bool { return map[string]bool{"pixels": true} }
+	for _, r := range reasons {
+		listed += len(r.operators)
+		if len(strings.Fields(r.why)) < 3 {
+			t.Errorf("%v are listed because they are %q", r.operators, r.why)
+		}
+		for _, o := range r.operators {
+			if op.Last("", o, onnx.MaxOpset) == nil {
+				t.Errorf("%s is no operator", o)
+			}
+		}
+	}
+	if listed != len(steady) {
+		t.Errorf("%d operators are listed, %d of them once", listed, len(steady))
+	}
+	refused, parameters := 0, 0
+	for _, domain := range []string{"", "com.microsoft", "ai.onnx.ml", "ai.onnx.preview.training"} {
+		for _, name := range op.Names(domain) {
+			for _, s := range op.Versions(domain, name) {
+				n := &onnx.Node{Op: name, Domain: domain, Inputs: []string{"pixels"}, Outputs: []string{"y"}}
+				err := steadyNode(n, s, seen(), map[string]onnx.ValueInfo{"pixels": {DType: onnx.Float32}})
+				if may := domain == "" && steady[name] != ""; may != (err == nil) {
+					t.Errorf("%s of %q from version %d: listed %v, error %v", name, domain, s.Since, may, err)
+				} else if !may {
+					refused++
+					continue
+				}
+				for i, p := range s.In {
+					if !wholeNumbers(s, i) {
+						continue
+					}
+					parameters++
+					n.Inputs = make([]string, i+1)
+					n.Inputs[i] = "pixels"
+					if err := steadyNode(n, s, seen(), map[string]onnx.ValueInfo{"pixels": {DType: onnx.Int64}}); err == nil {
+						t.Errorf("%s takes its %s from pixels", name, p.Name)
+					}
+				}
+			}
+		}
+	}
+	if refused < 100 || parameters < 20 {
+		t.Errorf("%d versions of operators are refused, and %d parameters", refused, parameters)
 	}
 }
 

@@ -6,50 +6,76 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 	"fmp/onnx/shape"
 )
 
-// steady are the operators that may see the content of an image: the steps that their kernels make for an element are bounded alike for all
-// values. Others are refused, among them Mod, whose loop is as long as the quotient has bits; TopK, Unique and NonMaxSuppression, which
-// compare as long as values lie; Sin and Cos, which reduce large arguments by another road; and all that branch, loop or draw random
-// numbers.
-var steady = map[string]bool{}
+// reasons are why the time of operators that may see the content of an image is bounded alike for all values, and which these are. Others
+// are refused, among them Mod, whose loop is as long as the quotient has bits; TopK, Unique and NonMaxSuppression, which compare as long as
+// values lie; Sin and Cos, which reduce large arguments by another road; LRN and LpPool, whose powers do; and all that branch, loop or draw
+// random numbers.
+var reasons = []struct {
+	why       string
+	operators []string
+}{
+	{"sums of products, over extents that shapes give",
+		[]string{"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MatMul", "MatMulInteger", "QLinearMatMul", "Gemm", "Einsum",
+			"Attention"}},
+	{"windows and sums over extents that shapes give, each element compared or added once",
+		[]string{"AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool", "ReduceSum", "ReduceMean", "ReduceMax",
+			"ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ArgMax", "ArgMin", "CumSum",
+			"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization",
+			"LpNormalization", "MeanVarianceNormalization"}},
+	{"arithmetic of the processor on one element at a time",
+		[]string{"Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sign", "Sqrt", "Reciprocal", "Floor", "Ceil", "Round", "Min", "Max", "Sum", "Mean",
+			"Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "Clip", "HardSigmoid", "HardSwish", "Softsign", "Equal", "Greater", "GreaterOrEqual",
+			"Less", "LessOrEqual", "And", "Or", "Not", "Xor", "Where", "IsNaN", "IsInf", "Cast", "CastLike", "QuantizeLinear", "DequantizeLinear",
+			"DynamicQuantizeLinear", "Dropout", "Identity"}},
+	{"sums and products of one element at a time, as many for every number, in float32 (TestEven)",
+		[]string{"Exp", "Log", "Erf", "Tanh", "Elu", "Selu", "Celu", "Sigmoid", "Swish", "Mish", "Gelu", "Softplus", "Pow", "Softmax",
+			"LogSoftmax"}},
+	{"copies of elements to places that shapes or constants give",
+		[]string{"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Pad", "Expand", "Tile", "Gather",
+			"GatherElements", "DepthToSpace", "SpaceToDepth", "Resize", "Upsample", "Trilu"}},
+	{"as many steps as constant lengths say", []string{"RNN", "GRU", "LSTM"}},
+	{"of shapes alone", []string{"Shape", "Size"}},
+}
+
+// steady has the reason of each operator that may see the content of an image.
+var steady = map[string]string{}
 
 func init() {
-	for _, ops := range [][]string{
-		// Sums of products, over extents that shapes give.
-		{"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MatMul", "MatMulInteger", "QLinearMatMul", "Gemm", "Einsum", "Attention"},
-		// Windows and sums over extents that shapes give; maxima compare every element once.
-		{"AveragePool", "MaxPool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "ReduceSum", "ReduceMean", "ReduceMax",
-			"ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ArgMax", "ArgMin", "CumSum",
-			"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "LRN",
-			"LpNormalization", "MeanVarianceNormalization", "Softmax", "LogSoftmax"},
-		// One element at a time: arithmetic of the processor, or polynomials of a fixed degree.
-		{"Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sign", "Sqrt", "Reciprocal", "Floor", "Ceil", "Round", "Min", "Max", "Sum", "Mean", "Exp",
-			"Log", "Erf", "Tanh", "Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "Elu", "Selu", "Celu", "Clip", "Sigmoid",
-			"HardSigmoid", "HardSwish", "Swish", "Mish", "Gelu", "Softplus", "Softsign", "Pow", "Equal", "Greater", "GreaterOrEqual", "Less",
-			"LessOrEqual", "And", "Or", "Not", "Xor", "Where", "IsNaN", "IsInf", "Cast", "CastLike", "QuantizeLinear", "DequantizeLinear",
-			"DynamicQuantizeLinear", "Dropout", "Identity"},
-		// Copies, of elements at places that shapes or constants give.
-		{"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Pad", "Expand", "Tile", "Gather",
-			"GatherElements", "DepthToSpace", "SpaceToDepth", "Resize", "Upsample", "Trilu"},
-		// As many steps as their constant lengths say.
-		{"RNN", "GRU", "LSTM"},
-		// Of shapes alone.
-		{"Shape", "Size"},
-	} {
-		for _, o := range ops {
-			steady[o] = true
+	for _, r := range reasons {
+		for _, o := range r.operators {
+			steady[o] = r.why
 		}
 	}
 }
 
+// single are operators that take the same time for all numbers in float32 alone, and in half precision, which is computed in it.
+var single = map[string]bool{"Exp": true, "Log": true, "Erf": true, "Tanh": true, "Elu": true, "Selu": true, "Celu": true, "Sigmoid": true,
+	"Swish": true, "Mish": true, "Gelu": true, "Softplus": true, "Pow": true, "Softmax": true, "LogSoftmax": true, "Attention": true,
+	"RNN": true, "GRU": true, "LSTM": true}
+
 // integral are operators whose time depends on values where these are whole numbers, since processors divide those by steps.
 var integral = map[string]bool{"Div": true, "ReduceMean": true, "Mean": true, "Pow": true}
 
-// constantFrom gives the inputs, by number, from which on operators take constants alone: places to copy from, and exponents.
+// constantFrom gives the inputs, by number, from which on operators take constants alone: places to copy from, and exponents. So do all
+// inputs that an operator's definition has as whole numbers and nothing else: axes, sizes, lengths and diagonals.
 var constantFrom = map[string]int{"Gather": 1, "GatherElements": 1, "Pow": 1, "Resize": 1, "Upsample": 1, "Slice": 1, "Pad": 1, "Tile": 1,
-	"Expand": 1, "Reshape": 1, "Split": 1}
+	"Expand": 1, "Reshape": 1, "Split": 1, "Dropout": 1}
+
+// wholeNumbers reports whether an input is of whole numbers of 32 or 64 bits by an operator's definition.
+func wholeNumbers(s *op.Schema, i int) bool {
+	if s == nil {
+		return false
+	}
+	p, ok := s.Input(i)
+	for _, d := range []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Uint8, onnx.Int8, onnx.Bool} {
+		ok = ok && !p.Types.Has(d)
+	}
+	return ok && (p.Types.Has(onnx.Int64) || p.Types.Has(onnx.Int32))
+}
 
 // lengths lists the inputs of recurrent operators that say how many steps are made.
 var lengths = map[string]int{"RNN": 4, "GRU": 4, "LSTM": 4}
@@ -79,7 +105,7 @@ func Steady(m *onnx.Model) error {
 		if len(n.Subgraphs()) > 0 {
 			return fmt.Errorf("the extractor's %s branches or loops; what it does must not depend on what is in an image", n.Label())
 		}
-		if err := steadyNode(n, seen, types); err != nil {
+		if err := steadyNode(n, op.Of(n, one.Opsets), seen, types); err != nil {
 			return err
 		}
 		if i, ok := lengths[n.Op]; ok && n.Input(i) != "" && one.Graph.Initializers[n.Input(i)] == nil {
@@ -98,9 +124,9 @@ func Steady(m *onnx.Model) error {
 	return nil
 }
 
-// steadyNode returns an error for a node that may take a time of its own for an image, and adds its outputs to the values that follow from
-// images. Random numbers are refused whatever they follow from.
-func steadyNode(n *onnx.Node, seen map[string]bool, types map[string]onnx.ValueInfo) error {
+// steadyNode returns an error for a node, with its definition, that may take a time of its own for an image, and adds its outputs to the
+// values that follow from images. Random numbers are refused whatever they follow from.
+func steadyNode(n *onnx.Node, s *op.Schema, seen map[string]bool, types map[string]onnx.ValueInfo) error {
 	from := slices.ContainsFunc(n.Inputs, func(in string) bool { return seen[in] })
 	if strings.HasPrefix(n.Op, "Random") || n.Op == "Bernoulli" || n.Op == "Multinomial" {
 		return fmt.Errorf("the extractor's %s draws random numbers; what it does must not depend on what is in an image", n.Label())
@@ -108,15 +134,23 @@ func steadyNode(n *onnx.Node, seen map[string]bool, types map[string]onnx.ValueI
 	if !from {
 		return nil
 	}
-	if n.Domain != "" && n.Domain != "ai.onnx" || !steady[n.Op] {
+	if n.Domain != "" && n.Domain != "ai.onnx" || steady[n.Op] == "" {
 		return fmt.Errorf("the extractor's %s is none of the operators whose time is known to be the same for all images; what it does must not "+
 			"depend on what is in an image", n.Label())
 	}
-	if integral[n.Op] && len(n.Inputs) > 0 && !types[n.Inputs[0]].DType.IsFloat() {
+	if integral[n.Op] && !inputType(n, types).IsFloat() {
 		return fmt.Errorf("the extractor's %s divides whole numbers, in a time that depends on them; what it does must not depend on what is in "+
 			"an image", n.Label())
 	}
-	if i, ok := constantFrom[n.Op]; ok && slices.ContainsFunc(n.Inputs[min(i, len(n.Inputs)):], func(in string) bool { return seen[in] }) {
+	if d := inputType(n, types); single[n.Op] && d != onnx.Float32 && d != onnx.Float16 && d != onnx.BFloat16 {
+		return fmt.Errorf("the extractor's %s is of %v, which takes a time of its own for some numbers; what it does must not depend on "+
+			"what is in an image", n.Label(), d)
+	}
+	first, placed := constantFrom[n.Op]
+	for i, in := range n.Inputs {
+		if !seen[in] || !(placed && i >= first) && !wholeNumbers(s, i) {
+			continue
+		}
 		return fmt.Errorf("the extractor's %s follows from pixels where it takes places, sizes or exponents; what it does must not depend on "+
 			"what is in an image", n.Label())
 	}
@@ -130,4 +164,12 @@ func steadyNode(n *onnx.Node, seen map[string]bool, types map[string]onnx.ValueI
 		}
 	}
 	return nil
+}
+
+// inputType returns the type of a node's first input.
+func inputType(n *onnx.Node, types map[string]onnx.ValueInfo) onnx.DType {
+	if len(n.Inputs) == 0 {
+		return onnx.Undefined
+	}
+	return types[n.Inputs[0]].DType
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/lab/audit"
 	"fmp/pipeline/lab/experiment"
@@ -22,11 +24,36 @@ type audited struct {
 	Private   *audit.Private `json:"private,omitempty"`
 	// Server are the attacks of a malicious server, in a private round in which one server is not to see a client's sums.
 	Server []audit.Crafted `json:"server,omitempty"`
+	// Time are the attacks by the moment of a reply that comes after ReplyMS milliseconds.
+	Time    []audit.Timed `json:"time,omitempty"`
+	ReplyMS float64       `json:"reply_ms,omitempty"`
+	// Extractors are the bits of an image that extractors get out through plain uploads.
+	Extractors []audit.Leak `json:"extractors,omitempty"`
+}
+
+// attacks are those that are made where they are asked for.
+type attacks struct {
+	runs   int           // by time
+	after  time.Duration // to a reply in these
+	server string        // extractor, or none
+}
+
+func (t attacks) check() error {
+	switch {
+	case t.server != "" && (t.server != "extractor" || t.runs > 0):
+		return usageErrorf("--server is %q and --time %d; allowed are extractor and no --time", t.server, t.runs)
+	case t.runs < 0 || t.runs > 10_000:
+		return usageErrorf("--time is %d; allowed are 0 to 10000", t.runs)
+	case t.after < client.Settle+client.Settle/10 || t.after > time.Minute:
+		return usageErrorf("--reply-after is %v; allowed are 1.1s to 1m", t.after)
+	}
+	return nil
 }
 
 func newAuditCommand() *cobra.Command {
 	var o audit.Options
 	var asJSON bool
+	var t attacks
 	cmd := &cobra.Command{
 		Use:   "audit RUN",
 		Short: "Attack what the clients of a run send: membership inference, and the epsilon that it proves",
@@ -46,10 +73,19 @@ run states.
 
 Of a round whose noise is local or of two servers the client is attacked by a malicious server as well, with client graphs that it
 makes for the purpose: 50 releases a round, half of them with one white image among drawn ones, of which the server knows all others.
-Graphs that the client refuses are named.`,
+Graphs that the client refuses are named.
+
+--time N attacks a private run's client by the moment of its reply as well: N runs for each image or graph made for the purpose, half of
+them with the image, once with replies that leave as soon as they are made and once after --reply-after.
+
+--server extractor audits extractors in place of all that, by the bits of an image that leave with plain uploads: the run's own, one
+that the program does not know, and one that packs three pixels into a number, after its owner said yes to it. Images are drawn; behind
+the run's own extractor the bits are a lower bound, by a linear decoder.`,
 		Example: `  fmp audit runs/cifar10-1a2b3c4d
   fmp audit runs/cifar10-1a2b3c4d --calibrate 10
-  fmp audit docs/results/privacy/runs/RUN --rounds 50 --json`,
+  fmp audit docs/results/privacy/local-1 --rounds 50 --json
+  fmp audit docs/results/privacy/local-1 --rounds 1 --time 200
+  fmp audit docs/results/closed/cifar10 --server extractor`,
 		Args: exactArgs("RUN"),
 	}
 	cfg := settings.Default[engineSettings]()
@@ -57,6 +93,10 @@ Graphs that the client refuses are named.`,
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 20, "rounds that are drawn and attacked, 1 to 10000")
 	cmd.Flags().IntVar(&o.Points, "points", 0, "images per client in rounds without noise; 0 takes the run's own")
 	cmd.Flags().IntVar(&o.Calibrate, "calibrate", 0, "calibration points that a client sends beside class means, 0 to 100")
+	cmd.Flags().IntVar(&t.runs, "time", 0, "runs of a private client that are attacked by the moment of the reply, for each image or graph; "+
+		"0 is none")
+	cmd.Flags().DurationVar(&t.after, "reply-after", 2*time.Second, "fixed time to a reply in these runs, 1.1s to a minute")
+	cmd.Flags().StringVar(&t.server, "server", "", "extractor audits the extractors of a malicious server, and nothing else")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -71,7 +111,10 @@ Graphs that the client refuses are named.`,
 		if o.Calibrate < 0 || o.Calibrate > federate.MaxCalibration {
 			return usageErrorf("--calibrate is %d; allowed are 0 to %d", o.Calibrate, federate.MaxCalibration)
 		}
-		out, err := auditRun(cmd, args[0], cfg.Engine, o)
+		if err := t.check(); err != nil {
+			return err
+		}
+		out, err := auditRun(cmd, args[0], cfg.Engine, o, t)
 		if err != nil {
 			return err
 		}
@@ -89,7 +132,7 @@ Graphs that the client refuses are named.`,
 }
 
 // auditRun attacks rounds like those of the run in a folder, partition by partition.
-func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Options) ([]audited, error) {
+func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Options, t attacks) ([]audited, error) {
 	ctx := cmd.Context()
 	c, err := experiment.ReadConfig(dir)
 	if err != nil {
@@ -106,6 +149,11 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 		return nil, usageError(err)
 	}
 	defer p.Close()
+	if t.server != "" {
+		a := audited{Dataset: p.Config.Dataset.Label()}
+		a.Extractors, err = audit.RunExtractor(ctx, p, audit.Options{Seed: c.Seed})
+		return []audited{a}, err
+	}
 	var out []audited
 	for _, part := range c.Partitions() {
 		a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(), Clients: p.Config.Federation.Clients, Rounds: o.Rounds}
@@ -121,6 +169,15 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 				return nil, err
 			}
 		}
+		switch {
+		case t.runs > 0 && c.Privacy.Epsilon == 0:
+			return nil, usageErrorf("--time %d: the run is not private, and its clients reply when they are done", t.runs)
+		case t.runs > 0 && len(out) == 0: // of no partition
+			a.ReplyMS = float64(t.after.Milliseconds())
+			if a.Time, err = audit.RunTime(ctx, p, o, t.runs, t.after); err != nil {
+				return nil, err
+			}
+		}
 		if a.Parts == nil && a.Private == nil {
 			return nil, usageErrorf("%s: the run has neither class means, nor moments, nor a private round", dir)
 		}
@@ -131,6 +188,10 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 
 // print writes the attacks on one partition, one a line.
 func (a *audited) print(b *strings.Builder) {
+	if len(a.Extractors) > 0 {
+		a.printExtractors(b)
+		return
+	}
 	fmt.Fprintf(b, "%s, %s, %d clients, %d rounds\n%-34s %6s %10s   %s\n", a.Dataset, a.Partition, a.Clients, a.Rounds, "", "AUC", "TPR at 1%",
 		"in theory")
 	line := func(name string, k audit.Attack) {
@@ -147,6 +208,37 @@ func (a *audited) print(b *strings.Builder) {
 			v.Canaries, v.Epsilon, v.Confidence, v.Budget.Epsilon)
 	}
 	a.printServer(b)
+	a.printTime(b)
+}
+
+// printExtractors writes the bits that extractors get out.
+func (a *audited) printExtractors(b *strings.Builder) {
+	fmt.Fprintf(b, "%s: bits of an image of %d that leave with a plain upload\n%-52s %-36s %15s %9s %9s\n", a.Dataset, a.Extractors[0].Most,
+		"extractor", "upload", "images a class", "average", "one image")
+	for _, l := range a.Extractors {
+		if l.Refused != "" {
+			fmt.Fprintf(b, "%-52s %-36s %15d   %s\n", l.Extractor, l.Upload, l.PerClass, l.Refused)
+			continue
+		}
+		fmt.Fprintf(b, "%-52s %-36s %15d %9.0f %9.0f\n", l.Extractor, l.Upload, l.PerClass, l.Bits, l.Best)
+	}
+}
+
+// printTime writes the attacks by the moment of a reply.
+func (a *audited) printTime(b *strings.Builder) {
+	if len(a.Time) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "by the moment of a reply, %d runs each; medians with and without the image, ms\n%-48s %6s %18s   %s\n", a.Time[0].Runs, "",
+		"AUC", "when it is made", fmt.Sprintf("AUC, after %g ms", a.ReplyMS))
+	for _, t := range a.Time {
+		if t.Refused != "" {
+			fmt.Fprintf(b, "%-48s refused: %s\n", t.Name, t.Refused)
+			continue
+		}
+		fmt.Fprintf(b, "%-48s %6.3f %8.1f, %8.1f   %.3f (%.2f, %.2f)\n", t.Name, t.AtOnce.AUC, t.AtOnce.With, t.AtOnce.Without, t.Fixed.AUC,
+			t.Fixed.With, t.Fixed.Without)
+	}
 }
 
 // printServer writes the outcome of a malicious server's graphs.

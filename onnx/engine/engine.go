@@ -40,6 +40,9 @@ type Options struct {
 	// Reproducible has products, convolutions and all that is made of single operations give the same bits on every processor, more
 	// slowly. Functions such as exp are as the processor's library has them. Pure alone has it.
 	Reproducible bool
+	// Flush has numbers below the normal range of float32, 1.2e-38, count as zeros, so that they take no longer than others, where the
+	// processor can: amd64 and arm64. Pure alone has it.
+	Flush bool
 	// Bytes bounds the memory of a session's intermediate values, those kept for the next run included; 0 is the engine's own bound, 8 GiB
 	// for pure. The ONNX Runtime has none.
 	Bytes int64

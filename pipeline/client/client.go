@@ -79,7 +79,7 @@ func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 		return nil, err
 	}
 	c.now = &during{context.Background()}
-	e, err := pure.New(engine.Options{Threads: threads, Reproducible: true, Bytes: cost.Foreign.Bytes})
+	e, err := pure.New(engine.Options{Threads: threads, Reproducible: true, Flush: c.Private(), Bytes: cost.Foreign.Bytes})
 	if err != nil {
 		return nil, err
 	}

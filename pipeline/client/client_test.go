@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -108,6 +109,38 @@ func TestZeros(t *testing.T) {
 	l, _, err := private.Coordinates(t.Context(), &images{n: n, classes: 10}, Options{})
 	if err != nil || len(l.Labels) != n || private.Zeros != n || slices.ContainsFunc(l.W, func(v float32) bool { return v != 0 }) {
 		t.Errorf("%d images of zeros, %v", private.Zeros, err)
+	}
+}
+
+// TestTinyNumbers: in a private round numbers below the normal range count as zeros, where the processor can; a plain round has the numbers
+// that every processor has.
+func TestTinyNumbers(t *testing.T) {
+	scale := func(in, out string, by float32) []*onnx.Node {
+		return []*onnx.Node{{Op: "Constant", Outputs: []string{out + "by"}, Attrs: []onnx.Attr{onnx.TensorAttr("value", onnx.Scalar(by))}},
+			{Op: "Mul", Inputs: []string{in, out + "by"}, Outputs: []string{out}}}
+	}
+	var nodes []*onnx.Node
+	for i, by := range []float32{1e-30, 1e-12, 1e30, 1e12} { // 1e-42 between
+		in, out := fmt.Sprint("scaled", i-1), fmt.Sprint("scaled", i)
+		if i == 0 {
+			in = "honest"
+		}
+		if i == 3 {
+			out = "features"
+		}
+		nodes = append(nodes, scale(in, out, by)...)
+	}
+	plain, private := graphs(t, nodes...)
+	pixels := make([]uint8, plain.Fit.Size())
+	for i := range pixels {
+		pixels[i] = uint8(i)
+	}
+	some := func(c *Client) bool {
+		return slices.ContainsFunc(c.row(pixels), func(v float32) bool { return v != 0 })
+	}
+	flushes := runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
+	if !some(plain) || some(private) == flushes {
+		t.Errorf("numbers that were below the normal range are there: %v in a plain round, %v in a private one", some(plain), some(private))
 	}
 }
 

@@ -48,8 +48,9 @@ type Options struct {
 // The package's import lets others open it by name.
 func init() {
 	engine.Register("ort", func(o engine.Options) (engine.Engine, error) {
-		if o.Reproducible || o.Bytes != 0 {
-			return nil, errors.New("engine ort: its sums are in the processor's own order and its memory has no bound; engine pure has both")
+		if o.Reproducible || o.Flush || o.Bytes != 0 {
+			return nil, errors.New("engine ort: its sums are in the processor's own order, numbers below the normal range are kept, and its " +
+				"memory has no bound; engine pure has all three")
 		}
 		return New(Options{Threads: o.Threads})
 	})

@@ -41,6 +41,6 @@ func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine pure: %w", err)
 	}
-	env := &kernel.Env{Pool: &kernel.Pool{Most: e.opts.Bytes}, Threads: e.threads, Reproducible: e.opts.Reproducible}
+	env := &kernel.Env{Pool: &kernel.Pool{Most: e.opts.Bytes}, Threads: e.threads, Reproducible: e.opts.Reproducible, Flush: e.opts.Flush}
 	return &session{frame: newFrame(p, env), turn: make(chan struct{}, 1)}, nil
 }

@@ -140,7 +140,7 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	for i, v := range p.inputs {
 		in[i] = feeds[v.Name]
 	}
-	if err := s.run(in); err != nil {
+	if err := s.env.Flushed(func() error { return s.run(in) }); err != nil {
 		return fmt.Errorf("engine pure: %w", err)
 	}
 	for name, dst := range fetch {

@@ -13,11 +13,12 @@ func init() {
 	f := func(op string, since int, n func(*Spec) (Kernel, error)) {
 		register(Def{Op: op, Since: since, Half: true, New: n})
 	}
-	f("Sigmoid", 1, quickly(sigmoidRow, 20, sigmoid))
-	f("Softplus", 1, fixed(40, softplus))
+	f("Sigmoid", 1, quickly(sigmoidRow, evenFunction(20, evenSigmoid, sigmoid)))
+	f("Softplus", 1, evenFunction(40, evenSoftplus, softplus))
 	f("Softsign", 1, fixed(4, func(x float64) float64 { return x / (1 + math.Abs(x)) }))
-	f("Mish", 18, fixed(60, func(x float64) float64 { return x * math.Tanh(softplus(x)) }))
-	f("HardSwish", 14, quickly(hardSwishRow, 4, func(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }))
+	f("Mish", 18, evenFunction(60, func(x float64) float64 { return x * evenTanh(evenSoftplus(x)) },
+		func(x float64) float64 { return x * math.Tanh(softplus(x)) }))
+	f("HardSwish", 14, quickly(hardSwishRow, fixed(4, func(x float64) float64 { return x * max(0, min(1, x/6+0.5)) })))
 	f("LeakyRelu", 1, newLeakyRelu)
 	f("Elu", 1, newElu)
 	f("Celu", 12, newCelu)
@@ -126,7 +127,7 @@ func newLeakyRelu(s *Spec) (Kernel, error) {
 func newElu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	alpha := s.float("alpha")
-	return floatKernel(s, 20, func(x float64) float64 {
+	return evenKernel(s, 20, func(x float64) float64 { return max(0, x) + alpha*evenExpm1(min(0, x)) }, func(x float64) float64 {
 		if x < 0 {
 			return alpha * math.Expm1(x)
 		}
@@ -137,7 +138,8 @@ func newElu(s *Spec) (Kernel, error) {
 // Celu: alpha = 1; max(0, x) + min(0, alpha (e^(x/alpha) - 1)).
 func newCelu(s *Spec) (Kernel, error) {
 	alpha := s.float("alpha")
-	return floatKernel(s, 20, func(x float64) float64 { return max(0, x) + min(0, alpha*math.Expm1(x/alpha)) })
+	return evenKernel(s, 20, func(x float64) float64 { return max(0, x) + min(0, alpha*evenExpm1(x/alpha)) },
+		func(x float64) float64 { return max(0, x) + min(0, alpha*math.Expm1(x/alpha)) })
 }
 
 // Selu: x > 0 gives gamma x, else gamma alpha (e^x - 1).
@@ -147,12 +149,13 @@ func newSelu(s *Spec) (Kernel, error) {
 	if s.Opset < 6 && !(s.hasAttr("alpha") && s.hasAttr("gamma")) {
 		return nil, fmt.Errorf("the defaults of alpha and gamma before opset 6 are not supported")
 	}
-	return floatKernel(s, 20, func(x float64) float64 {
-		if x > 0 {
-			return gamma * x
-		}
-		return gamma * alpha * math.Expm1(x)
-	})
+	return evenKernel(s, 20, func(x float64) float64 { return gamma*max(0, x) + gamma*alpha*evenExpm1(min(0, x)) },
+		func(x float64) float64 {
+			if x > 0 {
+				return gamma * x
+			}
+			return gamma * alpha * math.Expm1(x)
+		})
 }
 
 // ThresholdedRelu: alpha = 1; x > alpha stays, the rest is 0.
@@ -192,12 +195,13 @@ func newShrink(s *Spec) (Kernel, error) {
 func newGelu(s *Spec) (Kernel, error) {
 	switch a := s.str("approximate"); a {
 	case "none":
-		slow, err := floatKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) })
+		slow, err := evenKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + evenErf(x/math.Sqrt2)) },
+			func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) })
 		return quick(s, geluRow, slow), err
 	case "tanh":
-		return floatKernel(s, 30, func(x float64) float64 {
-			return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
-		})
+		inner := func(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
+		return evenKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + evenTanh(inner(x))) },
+			func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(inner(x))) })
 	default:
 		return nil, fmt.Errorf("approximate %q is neither none nor tanh", a)
 	}

@@ -262,7 +262,7 @@ func newPow(s *Spec) (Kernel, error) {
 			x, y := od.off[0], b2.Data.([]float64)[od.off[1]]
 			switch d := o.Data.(type) {
 			case []float32:
-				d[i] = float32(math.Pow(float64(a.Data.([]float32)[x]), y))
+				d[i] = float32(evenPow(float64(a.Data.([]float32)[x]), y))
 			case []float64:
 				d[i] = math.Pow(a.Data.([]float64)[x], y)
 			case []int32:
@@ -286,7 +286,7 @@ func powKernel(c *Call, d onnx.DType) error {
 				}
 			})
 		}
-		return binary[float32, float32](c, d, 32, each(func(a, b float32) float32 { return float32(math.Pow(float64(a), float64(b))) }))
+		return binary[float32, float32](c, d, 32, each(func(a, b float32) float32 { return float32(evenPow(float64(a), float64(b))) }))
 	case onnx.Float64:
 		return binary[float64, float64](c, d, 32, each(math.Pow))
 	}

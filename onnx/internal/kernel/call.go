@@ -20,6 +20,8 @@ type Env struct {
 	Stopped func() error // why the run under way is to end before its time; may be nil
 	// Reproducible has every processor compute the same bits: see [Spec].Reproducible.
 	Reproducible bool
+	// Flush has numbers below the normal range of float32 count as zeros, within [Env.Flushed] and where the processor can.
+	Flush bool
 }
 
 func (e *Env) stopped() error {
@@ -233,6 +235,7 @@ func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
 		go func() {
 			defer wg.Done()
 			defer func() { panics[w] = recover() }()
+			defer c.env.flush()()
 			c.pieces(lo, hi, cost, f)
 		}()
 	}

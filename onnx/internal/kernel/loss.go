@@ -69,7 +69,7 @@ func loss[T floating](l lossSpec) Kernel {
 				for k := range row {
 					row[k] = float64(x[at+k*inner])
 				}
-				logSoftmax(row)
+				logSoftmax(row, math.Exp)
 				for k, v := range row {
 					logp[at+k*inner] = T(v)
 				}

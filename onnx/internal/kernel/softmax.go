@@ -10,24 +10,28 @@ import (
 // [x_0 ... x_{axis-1}, x_axis ...] (default axis 1) and each row is normalised as a whole.
 func init() {
 	for _, d := range []struct {
-		op string
-		f  func(row []float64)
-	}{{"Softmax", softmax}, {"LogSoftmax", logSoftmax}, {"Hardmax", hardmax}} {
+		op       string
+		f32, f64 func(row []float64)
+	}{
+		{"Softmax", func(x []float64) { softmax(x, evenExp) }, func(x []float64) { softmax(x, math.Exp) }},
+		{"LogSoftmax", func(x []float64) { logSoftmax(x, evenExp) }, func(x []float64) { logSoftmax(x, math.Exp) }},
+		{"Hardmax", hardmax, hardmax},
+	} {
 		register(
-			Def{Op: d.op, Since: 1, Until: 12, Half: true, New: flatSoftmax(d.f)},
-			Def{Op: d.op, Since: 13, Half: true, New: axisSoftmax(d.f)},
+			Def{Op: d.op, Since: 1, Until: 12, Half: true, New: flatSoftmax(d.f32, d.f64)},
+			Def{Op: d.op, Since: 13, Half: true, New: axisSoftmax(d.f32, d.f64)},
 		)
 	}
 }
 
-func softmax(x []float64) {
+func softmax(x []float64, exp func(float64) float64) {
 	top := math.Inf(-1)
 	for _, v := range x {
 		top = max(top, v)
 	}
 	sum := 0.0
 	for i, v := range x {
-		x[i] = math.Exp(v - top)
+		x[i] = exp(v - top)
 		sum += x[i]
 	}
 	for i := range x {
@@ -35,14 +39,14 @@ func softmax(x []float64) {
 	}
 }
 
-func logSoftmax(x []float64) {
+func logSoftmax(x []float64, exp func(float64) float64) {
 	top := math.Inf(-1)
 	for _, v := range x {
 		top = max(top, v)
 	}
 	sum := 0.0
 	for _, v := range x {
-		sum += math.Exp(v - top)
+		sum += exp(v - top)
 	}
 	l := top + math.Log(sum)
 	for i := range x {
@@ -64,15 +68,14 @@ func hardmax(x []float64) {
 	x[best] = 1
 }
 
-func axisSoftmax(f func([]float64)) func(*Spec) (Kernel, error) {
+func axisSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis := s.int("axis")
-		g := func(_, x []float64) { f(x) }
-		single := alongAxis[float32](axis, g)
+		single := alongAxis[float32](axis, func(_, x []float64) { f32(x) })
 		if s.Node.Op == "Softmax" {
 			single = either(alongRows(axis, softmaxRow, single), single)
 		}
-		return numeric(s, single, alongAxis[float64](axis, g))
+		return numeric(s, single, alongAxis[float64](axis, func(_, x []float64) { f64(x) }))
 	}
 }
 
@@ -99,11 +102,10 @@ func alongRows(axis int, row func(dst, x []float32), slow Kernel) Kernel {
 	}
 }
 
-func flatSoftmax(f func([]float64)) func(*Spec) (Kernel, error) {
+func flatSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis := s.int("axis")
-		g := func(_, x []float64) { f(x) }
-		last := []Kernel{alongAxis[float32](1, g), alongAxis[float64](1, g)}
+		last := []Kernel{alongAxis[float32](1, func(_, x []float64) { f32(x) }), alongAxis[float64](1, func(_, x []float64) { f64(x) })}
 		k, err := numeric(s, last...)
 		if err != nil {
 			return nil, err

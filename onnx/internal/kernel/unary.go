@@ -14,7 +14,7 @@ func init() {
 		cost  int
 		f     func(float64) float64
 	}{
-		{"Log", 1, 16, math.Log}, {"Sqrt", 1, 4, math.Sqrt},
+		{"Sqrt", 1, 4, math.Sqrt},
 		{"Reciprocal", 1, 2, func(x float64) float64 { return 1 / x }},
 		{"Ceil", 1, 2, math.Ceil}, {"Floor", 1, 2, math.Floor}, {"Round", 11, 2, math.RoundToEven},
 		{"Sin", 7, 24, math.Sin}, {"Cos", 7, 24, math.Cos}, {"Tan", 7, 24, math.Tan},
@@ -25,9 +25,10 @@ func init() {
 		register(Def{Op: d.op, Since: d.since, Half: true, New: floatFunction(d.cost, d.f)})
 	}
 	register(
-		Def{Op: "Exp", Since: 1, Half: true, New: quickly(expRow, 16, math.Exp)},
-		Def{Op: "Erf", Since: 9, Half: true, New: quickly(erfRow, 24, math.Erf)},
-		Def{Op: "Tanh", Since: 1, Half: true, New: quickly(tanhRow, 24, math.Tanh)},
+		Def{Op: "Log", Since: 1, Half: true, New: evenFunction(16, evenLog, math.Log)},
+		Def{Op: "Exp", Since: 1, Half: true, New: quickly(expRow, evenFunction(16, evenExp, math.Exp))},
+		Def{Op: "Erf", Since: 9, Half: true, New: quickly(erfRow, evenFunction(24, evenErf, math.Erf))},
+		Def{Op: "Tanh", Since: 1, Half: true, New: quickly(tanhRow, evenFunction(24, evenTanh, math.Tanh))},
 		Def{Op: "Abs", Since: 1, Half: true, New: newAbs},
 		Def{Op: "Neg", Since: 1, Half: true, New: newNeg},
 		Def{Op: "Sign", Since: 9, Half: true, New: newSign},
@@ -44,9 +45,20 @@ func floatFunction(cost int, f func(float64) float64) func(*Spec) (Kernel, error
 	}
 }
 
-// quickly is floatFunction with a way in float32, where that is at hand.
-func quickly(row func(dst, x []float32), cost int, f func(float64) float64) func(*Spec) (Kernel, error) {
-	slow := floatFunction(cost, f)
+// evenFunction is floatFunction with another function for float32, whose steps are the same for all numbers.
+func evenFunction(cost int, even, f func(float64) float64) func(*Spec) (Kernel, error) {
+	return func(s *Spec) (Kernel, error) {
+		s.ignore("consumed_inputs")
+		return evenKernel(s, cost, even, f)
+	}
+}
+
+func evenKernel(s *Spec, cost int, even, f func(float64) float64) (Kernel, error) {
+	return numeric(s, in64[float32](cost, even), unaryOf(cost, f), in64[int64](cost, f), in64[uint64](cost, f))
+}
+
+// quickly is slow with a way in float32, where that is at hand.
+func quickly(row func(dst, x []float32), slow func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		k, err := slow(s)
 		return quick(s, row, k), err

@@ -52,26 +52,16 @@ const (
 // sum with the other's noise. A server that is trusted with the noise sees the sums as they are, and there is nothing to be audited.
 func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafted, error) {
 	c := p.Config
-	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: privacy.Example, Relation: c.Privacy.Relation,
-		Noise: c.Privacy.Noise, Points: c.Federation.Points}
-	if b.Noise == privacy.Trusted || c.Privacy.Unit != privacy.Example {
+	if c.Privacy.Noise == privacy.Trusted || c.Privacy.Unit != privacy.Example {
 		return nil, nil
 	}
-	e, err := models.PrivateEmbedding(p.Private, len(p.Manifest.Classes), p.Manifest.Classes)
+	b, fuse, err := graphs(p)
 	if err != nil {
 		return nil, err
-	}
-	ef, err := models.ReadManifest(e)
-	if err != nil {
-		return nil, err
-	}
-	x, pre := p.Extractor.Client(nil, nil)
-	if p.Stats != nil {
-		x, pre = p.Extractor.Client(p.Stats.Mean, p.Stats.Std)
 	}
 	var out []Crafted
 	for _, craft := range crafts {
-		m, err := models.ClientGraph(craft.extractor.put(x, pre), models.Manifest{}, craft.tail(e), ef, pre)
+		m, err := fuse(craft.extractor, craft.tail)
 		if err != nil {
 			return nil, fmt.Errorf("audit: %s: %w", craft.name, err)
 		}
@@ -92,6 +82,33 @@ func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafte
 		out = append(out, a)
 	}
 	return out, nil
+}
+
+// graphs returns the budget of a private run for an image, and a function that makes its client graph with nodes behind the extractor and
+// with another embedding, or without these.
+func graphs(p *experiment.Prepared) (privacy.Budget, func(behind, func(*onnx.Model) *onnx.Model) (*onnx.Model, error), error) {
+	c := p.Config
+	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: privacy.Example, Relation: c.Privacy.Relation,
+		Noise: c.Privacy.Noise, Points: c.Federation.Points}
+	e, err := models.PrivateEmbedding(p.Private, len(p.Manifest.Classes), p.Manifest.Classes)
+	if err != nil {
+		return b, nil, err
+	}
+	f, err := models.ReadManifest(e)
+	if err != nil {
+		return b, nil, err
+	}
+	x, pre := p.Extractor.Client(nil, nil)
+	if p.Stats != nil {
+		x, pre = p.Extractor.Client(p.Stats.Mean, p.Stats.Std)
+	}
+	return b, func(nodes behind, tail func(*onnx.Model) *onnx.Model) (*onnx.Model, error) {
+		end := e
+		if tail != nil {
+			end = tail(e)
+		}
+		return models.ClientGraph(nodes.put(x, pre), models.Manifest{}, end, f, pre)
+	}, nil
 }
 
 // run attacks the releases of a client, half of which have the image.

@@ -1,0 +1,46 @@
+package audit
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fmp/assets/assetstest"
+	"fmp/models"
+	"fmp/onnx/serde"
+	"fmp/pipeline/client"
+	"fmp/pipeline/privacy"
+)
+
+// TestTimed: by a clock on which nothing but waiting takes time, replies with 45 images more, with a large file and with one that cannot be
+// read leave when those without do.
+func TestTimed(t *testing.T) {
+	m, err := serde.Unmarshal(assetstest.PrivateClient(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := client.New(m, f, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}
+	for _, target := range targets {
+		if len(target.extractor) > 0 {
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) {
+			a := Timed{Name: target.name, Runs: 6}
+			const after = 90 * time.Second
+			if err := a.run(t.Context(), cl, target, b, 1, after); err != nil {
+				t.Fatal(err)
+			}
+			if want := float64(after.Milliseconds()); a.Fixed != (Moments{0.5, want, want}) {
+				t.Errorf("%s: at a fixed time %+v", target.name, a.Fixed)
+			}
+		})
+	}
+}
