@@ -33,12 +33,14 @@ type measuredRound struct {
 	Membership []attack.MembershipRow `json:"membership"`
 	// Moments are the attacks on uploads of moments, in place of all other tables.
 	Moments []attack.MomentsRow `json:"moments,omitempty"`
+	// Colluders are rounds of which 10 to 50% collude, in place of all other tables.
+	Colluders []attack.CollusionRow `json:"colluders,omitempty"`
 }
 
 func newBenchRoundCommand() *cobra.Command {
 	var alpha float64
 	var bad, test int
-	var asJSON bool
+	var asJSON, colluders bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "round",
@@ -55,7 +57,11 @@ curve of the likelihood ratio; 0.5 is chance).
 
 With a corpus of other classes (corpus.classes, or corpus.dataset) all is measured in open scope. Without a corpus and a predictor
 (dataset.splits.corpus 0) clients send moments: printed are accuracy and NLL under each attack, at 10 times the images,
-and under false scatters.`,
+and under false scatters.
+
+With --colluders 10 to 50% of the clients collude and claim no more images than they have: printed is the accuracy where all are taken for
+honest, where they are judged, and where they are judged by images that the server knows, ten of each class; with the largest loss of a
+round against its honest clients alone, and how many rounds lost more than .1.`,
 		Example: `  fmp bench round --dataset cifar10
   fmp bench round --dataset mnist --alpha 0.1 --json
   fmp bench round --dataset cifar10 --clients 100 --bad 20 --seeds 2
@@ -69,12 +75,16 @@ and under false scatters.`,
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.IntVar(&bad, "bad", 2, "clients that attack, fewer than half")
 	f.IntVar(&test, "test", 2000, "test images at most; 0 takes all")
+	f.BoolVar(&colluders, "colluders", false, "measure rounds of which 10 to 50% of the clients collude")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
 		cfg.Methods = []string{"FMP"}
+		if colluders {
+			bad = 1 // of them it makes rounds of its own
+		}
 		if !(alpha >= 0 && alpha <= 1000) || bad < 1 || 2*bad >= cfg.Federation.Clients || test < 0 {
 			return usageErrorf("bench round: --alpha %v, --bad %d, --test %d; allowed are 0 to 1000, 1 to less than half of the %d "+
 				"clients, and from 0", alpha, bad, test, cfg.Federation.Clients)
@@ -97,7 +107,13 @@ and under false scatters.`,
 		o.Progress = bar.report
 		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha,
 			Repeats: o.Repeats, Defences: attack.Defences}
-		if err := res.measure(cmd.Context(), p, o); err != nil {
+		if colluders {
+			res.Defences = attack.CollusionDefences
+			res.Colluders, err = attack.RunColluders(cmd.Context(), p, o)
+		} else {
+			err = res.measure(cmd.Context(), p, o)
+		}
+		if err != nil {
 			return err
 		}
 		return say(cmd.OutOrStdout(), asJSON, res, "%s", res.text())
@@ -162,6 +178,9 @@ func (r *measuredRound) text() string {
 	}
 	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset, scope, partition, r.Clients, r.Points,
 		r.Bad, r.Repeats)
+	if r.Colluders != nil {
+		return r.colludersText()
+	}
 	if r.Moments != nil {
 		r.momentsText(&b)
 		return b.String()
@@ -209,6 +228,32 @@ func (r *measuredRound) text() string {
 	fmt.Fprintf(&b, "\n| images of a client | AUC of membership |\n| --- | --- |\n")
 	for _, m := range r.Membership {
 		fmt.Fprintf(&b, "| %d | %.2f |\n", m.N, m.AUC)
+	}
+	return b.String()
+}
+
+// colludersText writes the table of colluders.
+func (r *measuredRound) colludersText() string {
+	var b strings.Builder
+	form, partition := "class means", "homogeneous"
+	if r.Open {
+		form = "class means in open scope"
+	}
+	if r.Alpha > 0 {
+		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
+	}
+	fmt.Fprintf(&b, "%s, %s, %s, %d clients of %d images, %d draws: accuracy, largest loss against the honest clients, draws that lost more "+
+		"than .1\n\n| colluders | honest clients |", r.Dataset, form, partition, r.Clients, r.Points, r.Repeats)
+	for _, d := range r.Defences {
+		fmt.Fprintf(&b, " %s |", d)
+	}
+	fmt.Fprintf(&b, "\n|%s\n", strings.Repeat(" --- |", len(r.Defences)+2))
+	for _, c := range r.Colluders {
+		fmt.Fprintf(&b, "| %s, %d | %.3f |", c.Attack, c.Colluders, c.Oracle)
+		for i := range r.Defences {
+			fmt.Fprintf(&b, " %.3f, %.3f, %d |", c.ACC[i], c.Worst[i], c.Fallen[i])
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }

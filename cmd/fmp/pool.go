@@ -102,6 +102,7 @@ func (c *poolSettings) options(o *poolRun) pool.Options {
 // poolRun is a run of fmp pool: its flags and settings, and the client graph that they name.
 type poolRun struct {
 	client, out, onBad, of, corpus, against, workers string
+	anchor                                           string
 	round                                            uint64
 	level, falseShare                                float64
 	score                                            conformal.Score
@@ -217,6 +218,8 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.groups, "groups", "", "sets that hold for the images of each group of clients, `NAME=CLIENT,...;...`")
 	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
 		"clients' calibration points say so")
+	flags.StringVar(&o.anchor, "anchor", "", "`UPLOAD` of images that the server knows, its own or those of an earlier round, by which "+
+		"clients are judged; it counts nowhere else")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")
 	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.of, "for", "",
@@ -337,14 +340,18 @@ func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*po
 	return r, nil
 }
 
-// options are those of the settings and flags, with the corpus.
+// options are those of the settings and flags, with the corpus and the anchor.
 func (o *poolRun) options() (pool.Options, error) {
 	options := o.settings.options(o)
-	if o.corpus == "" {
-		return options, nil
-	}
 	var err error
-	options.Corpus, err = pool.ReadCorpus(o.corpus)
+	if o.anchor != "" {
+		if options.Anchor, err = pool.ReadAnchor(o.anchor); err != nil {
+			return options, err
+		}
+	}
+	if o.corpus != "" {
+		options.Corpus, err = pool.ReadCorpus(o.corpus)
+	}
 	return options, err
 }
 

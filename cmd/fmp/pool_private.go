@@ -31,6 +31,9 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 		return usageErrorf("--trust is of rounds whose uploads are weighed by how well the others predict them; a private round hides what " +
 			"that needs")
 	}
+	if o.anchor != "" {
+		return usageErrorf("--anchor judges single uploads without noise; a private round hides what that needs")
+	}
 	releases, bad := pool.ReadReleases(args, o.want)
 	if len(bad) > 0 && (!o.skip || len(releases) == 0) {
 		return usageError(errors.Join(bad...))

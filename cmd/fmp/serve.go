@@ -319,6 +319,9 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 	if s.round.Corpus != "" && s.workers {
 		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled here, leave --workers out")
 	}
+	if s.round.Anchor != "" {
+		return usageErrorf("serve: round: anchor does not go with --workers and --merge: clients are judged by it here, leave them out")
+	}
 	if c := s.pooling.client; s.merge && !c.ClassMeans && !s.moments() {
 		return usageErrorf("serve: --merge is of rounds of class means or moments, and the client graph makes points of an embedding, which do " +
 			"not add up; leave --merge out")
@@ -514,6 +517,11 @@ func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling
 	}
 	if r.Corpus != "" {
 		if p.options.Corpus, err = pool.ReadCorpus(r.Corpus); err != nil {
+			return nil, err
+		}
+	}
+	if r.Anchor != "" {
+		if p.options.Anchor, err = pool.ReadAnchor(r.Anchor); err != nil {
 			return nil, err
 		}
 	}

@@ -92,8 +92,31 @@ type Uploads struct {
 	Copy []int
 	// Odds [clients] are log odds of honesty that something else than class means tells; nil where nothing does.
 	Odds []float64
+	// Known are class means that nobody doubts; nil: none.
+	Known *Known
 	// Wide says that the uploads have fewer coordinates than the round (wide.go), and Pool's class means are of these.
 	Wide bool
+}
+
+// Known are class means of images that the server knows, its own or those of an earlier round, which anchor who is honest. They count as
+// those of as many clients as there are, which are honest in every state, so that no number of colluders outvotes them, and are not
+// pooled. Where they have all classes that clients hold, all clients but one may be bad.
+type Known struct {
+	Masses []float64 // [classes]; 0 where nothing is known
+	Means  []float64 // [classes, k]
+}
+
+// anchored reports whether every class that a client holds is known.
+func (u *Uploads) anchored() bool {
+	if u.Known == nil {
+		return false
+	}
+	for i, n := range u.Masses {
+		if n > 0 && u.Known.Masses[i%u.Classes] == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Pool returns the pooled class means of the selected clients, one point per class that they hold, so that later stages read no more
@@ -233,7 +256,7 @@ func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool, 
 	if u.Clients <= u.exact() {
 		for s := range uint(1) << u.Clients {
 			z := fromBits(s, u.Clients)
-			if h.tie(z); 2*(u.Clients-bits.OnesCount(s)) < u.Clients && slices.Equal(z, fromBits(s, u.Clients)) {
+			if h.tie(z); h.allows(u.Clients-bits.OnesCount(s)) && slices.Equal(z, fromBits(s, u.Clients)) {
 				states = append(states, z)
 			}
 		}
@@ -301,9 +324,10 @@ type model struct {
 	clients, classes, k int
 	lambda              []float64
 	copy                []int    // by client: the first of its copies
-	cells               [][]cell // by client; copies have theirs with the first of them
+	cells               [][]cell // by client, copies have theirs with the first of them; then those that are known
 	among               [][]int  // by class: all that its cells may be of, in ascending order
 	large               bool
+	most                int       // clients that may be bad
 	odds                []float64 // by client: prior log odds of being honest
 	e                   []float64 // by client: the terms of the honest likelihood that do not depend on the state
 }
@@ -330,6 +354,10 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 			"many x k means, k variances, 2 classes or more",
 			u.Clients, u.Classes, u.K, len(u.Masses), len(u.Means), len(lambda))
 	}
+	if k := u.Known; k != nil && (len(k.Masses) != u.Classes || len(k.Means) != u.Classes*u.K) {
+		return nil, fmt.Errorf("known class means of %d masses and %d numbers; want %d and %d", len(k.Masses), len(k.Means), u.Classes,
+			u.Classes*u.K)
+	}
 	for j, v := range lambda {
 		if !(v > 0) || math.IsInf(v, 0) {
 			return nil, fmt.Errorf("lambda[%d] is %v; want finite numbers above 0", j, v)
@@ -342,8 +370,26 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 			h.copy[m] = m
 		}
 	}
+	if h.most = (u.Clients - 1) / 2; u.anchored() {
+		h.most = u.Clients - 1
+	}
 	h.odds = priorOdds(u)
-	h.cells, h.e = make([][]cell, u.Clients), make([]float64, u.Clients)
+	if err := h.read(u); err != nil {
+		return nil, err
+	}
+	for m := range h.cells {
+		h.densities(m)
+	}
+	for i := range h.cells[u.Clients] { // in each class they weigh as much as all clients together
+		h.cells[u.Clients][i].a *= float64(u.Clients)
+	}
+	h.nearby(&u)
+	return h, nil
+}
+
+// read sets the cells of clients, and those that are known.
+func (h *model) read(u Uploads) error {
+	h.cells, h.e = make([][]cell, u.Clients+1), make([]float64, u.Clients+1)
 	cells := make([]cell, len(u.Masses)-zeros(u.Masses)) // of all clients
 	for m := range u.Clients {
 		held := u.Classes - zeros(u.masses(m))
@@ -351,25 +397,35 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 		for c := range u.Classes {
 			n := u.Masses[m*u.Classes+c]
 			if !(n >= 0) || math.IsInf(n, 0) {
-				return nil, fmt.Errorf("client %d has mass %v of class %d; want finite numbers of at least 0", m, n, c)
+				return fmt.Errorf("client %d has mass %v of class %d; want finite numbers of at least 0", m, n, c)
 			}
 			if n == 0 {
 				continue
 			}
 			for _, v := range u.mean(m, c) {
 				if math.IsNaN(v) || math.Abs(v) > 1e100 {
-					return nil, fmt.Errorf("client %d has %v in its mean of class %d; want finite numbers", m, v, c)
+					return fmt.Errorf("client %d has %v in its mean of class %d; want finite numbers", m, v, c)
 				}
 			}
 			h.hold(h.copy[m], c, n, u.mean(m, c))
 		}
 	}
-	for m := range h.cells {
-		h.densities(m)
+	if k := u.Known; k != nil {
+		for c, n := range k.Masses {
+			mean := k.Means[c*u.K:][:u.K]
+			if !(n >= 0) || math.IsInf(n, 0) || n > 0 && slices.ContainsFunc(mean, func(v float64) bool { return !(math.Abs(v) <= 1e100) }) {
+				return fmt.Errorf("known class means: mass %v of class %d, or a number of its mean; want finite numbers", n, c)
+			}
+			if n > 0 {
+				h.hold(u.Clients, c, n, mean)
+			}
+		}
 	}
-	h.nearby(&u)
-	return h, nil
+	return nil
 }
+
+// allows reports whether a number of clients may be bad.
+func (h *model) allows(bad int) bool { return bad <= h.most }
 
 // zeros returns how many of some numbers are 0.
 func zeros(x []float64) (n int) {
@@ -446,6 +502,9 @@ func (h *model) start(z []bool) *state {
 		if honest {
 			st.add(m, 1)
 		}
+	}
+	for m := len(z); m < len(h.cells); m++ {
+		st.add(m, 1) // what is known
 	}
 	for c := range h.classes {
 		st.moments(c)
@@ -752,7 +811,7 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 				bad++
 			}
 		}
-		if 2*bad < h.clients && !slices.ContainsFunc(out, func(o []bool) bool { return slices.Equal(o, z) }) {
+		if h.allows(bad) && !slices.ContainsFunc(out, func(o []bool) bool { return slices.Equal(o, z) }) {
 			out = append(out, z)
 		}
 	}

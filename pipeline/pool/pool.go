@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/discriminant"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/shipped"
@@ -41,6 +42,9 @@ type Options struct {
 	// Corpus holds moments of images of the server's own, of any classes, behind the same extractor ([ReadCorpus]); nil without them. They
 	// are for rounds of moments.
 	Corpus *discriminant.Client
+	// Anchor is an upload of images that the server knows, its own or those of an earlier round, behind the clients' graph ([ReadAnchor]):
+	// clients are judged by it, and it counts nowhere else; nil: none.
+	Anchor *federate.Upload
 	For    string // client whose images the classifier is for; "": a client to come
 	// Level is the coverage of the prediction sets of a round of moments, 0.5 to 0.999; 0 stands for 0.9 where calibration points suffice, a
 	// negative number for no sets.
@@ -122,6 +126,9 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	if _, err := r.client(); err != nil {
 		return nil, err
 	}
+	if err := r.anchors(); err != nil {
+		return nil, err
+	}
 	if err := r.bound(); err != nil {
 		return nil, err
 	}
@@ -145,6 +152,22 @@ func (r *Round) client() (int, error) {
 			"behind an extractor with an open predictor, and these uploads are other", r.For)
 	}
 	return at + 1, nil
+}
+
+// anchors returns an error for an anchor that does not go with the round.
+func (r *Round) anchors() error {
+	a := r.Anchor
+	switch {
+	case a == nil:
+	case r.Trust:
+		return errors.New("pool: an anchor says which clients are honest, and all are taken for honest: leave one of the two out")
+	case !r.closedForm():
+		return errors.New("pool: clients of an embedding's points are not judged: leave the anchor out")
+	case a.Model != r.Uploads[0].Model:
+		return fmt.Errorf("pool: the anchor was made by the client graph %.12s, and the round's is %.12s: make it with the round's", a.Model,
+			r.Uploads[0].Model)
+	}
+	return nil
 }
 
 // Moments reports whether clients of the round send moments.

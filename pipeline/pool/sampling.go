@@ -119,6 +119,12 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	if r.Rest != nil {
 		o.Rest = &discriminant.Client{Means: r.Rest.Means, Within: r.Rest.Within}
 	}
+	if a := r.Anchor; a != nil {
+		if a.Within == nil {
+			return nil, errors.New("pool: the anchor holds no moments, and the uploads do: make it with the round's client graph")
+		}
+		o.Known = &discriminant.Client{Means: a.Points, Within: a.Within}
+	}
 	if r.Client.Kappa > 0 {
 		o.Kappa = discriminant.Kappa{Median: r.Client.Kappa, Deviation: r.Client.KappaDeviation}
 	}
@@ -150,6 +156,9 @@ func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 	}
 	if r.Rest != nil {
 		in.Rest = r.Rest.Means
+	}
+	if r.Anchor != nil {
+		in.Known = r.Anchor.ToSet()
 	}
 	if r.open != nil {
 		if in.Open, err = open.FromModel(r.open); err != nil {

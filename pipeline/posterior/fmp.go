@@ -29,6 +29,9 @@ type Input struct {
 	// Rest are class means of further clients together, which were judged elsewhere or are trusted; nil where there are none. With them no
 	// client has an effect.
 	Rest *point.Set
+	// Known are class means, as the clients' are, that nobody doubts: they anchor who is honest (honesty.Known), and count nowhere else; nil:
+	// none.
+	Known *point.Set
 	// Samples is the number of samples, which require fits in open scope only; default 100.
 	Samples int
 	// NoLatent disables the latent: the posterior is then a single head, that of its means.
@@ -81,6 +84,11 @@ func New(in Input) (*FMP, error) {
 	if in.Rest != nil {
 		if err := erm.CheckSet(in.Rest); err != nil {
 			return nil, fmt.Errorf("posterior: class means of merged clients: %w", err)
+		}
+	}
+	if in.Known != nil {
+		if err := erm.CheckSet(in.Known); err != nil {
+			return nil, fmt.Errorf("posterior: known class means: %w", err)
 		}
 	}
 	for _, sets := range [][]*point.Set{in.ClassMeans, in.Soft} {

@@ -29,7 +29,9 @@ type MomentsOptions struct {
 	Alike bool
 	For   int
 	// Rest is the sum of further clients' moments, which were judged elsewhere or are trusted; nil where there are none.
-	Rest    *discriminant.Client
+	Rest *discriminant.Client
+	// Known are moments that nobody doubts: they anchor who is honest (honesty.Known), and count nowhere else; nil: none.
+	Known   *discriminant.Client
 	Threads int // goroutines at most; 0: one a processor
 }
 

@@ -3,6 +3,8 @@ package posterior
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -29,11 +31,19 @@ const leastShare = 0.05
 // first, and the posterior's view of the clients (package honesty).
 func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *effect.Effects, o MomentsOptions) ([]discriminant.Client,
 	[]momentsState, *Judgement, error) {
-	clients, _, u, lambda, err := momentsJudges(clients)
+	var u honesty.Uploads
+	var lambda []float64
+	var err error
+	if o.Known != nil {
+		clients = capped(clients)
+		u, lambda, err = anchored(clients, *o.Known)
+	} else {
+		clients, _, u, lambda, err = momentsJudges(clients)
+	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if effects != nil {
+	if effects != nil && o.Known == nil {
 		for m, near := range effects.Near {
 			if near {
 				u.Odds[m] = math.Inf(-1)
@@ -52,27 +62,86 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	drawn := states.Draw(o.Samples, rng.New(o.Seed, o.Stream, "honesty"))
-	return clients, count(drawn), c.judge(c.uploads, states, states.Marginal()), nil
+	drawn := slices.DeleteFunc(states.Draw(o.Samples, rng.New(o.Seed, o.Stream, "honesty")), func(z []bool) bool { return !classify(u, z) })
+	if len(drawn) == 0 {
+		return nil, nil, nil, errors.New("the clients that are likely honest hold images of one class: a classifier needs two")
+	}
+	out := count(drawn)
+	out[0].samples += o.Samples - len(drawn)
+	return clients, out, c.judge(c.uploads, states, states.Marginal()), nil
 }
 
-// momentsJudges returns the clients with the shares of their images that count, as judges of others, and their claims.
-func momentsJudges(clients []discriminant.Client) (capped []discriminant.Client, by *discriminant.Judges, u honesty.Uploads,
-	lambda []float64, err error) {
-	capped = slices.Clone(clients)
+// anchored returns the claims of clients that known moments judge, beside them in the clients' coordinates, whose calibration points are
+// judged by the discriminant of the known moments alone.
+func anchored(clients []discriminant.Client, known discriminant.Client) (u honesty.Uploads, lambda []float64, err error) {
+	by, _, _, err := discriminant.NewJudges([]discriminant.Client{known}, nil)
+	if err != nil {
+		return u, nil, fmt.Errorf("known moments: %w", err)
+	}
+	all := append(slices.Clone(clients), known)
+	for m, c := range all {
+		w := *c.Within
+		w.Calibration, w.Labels = nil, nil
+		all[m].Within = &w
+	}
+	left, err := discriminant.Improper(all)
+	if err != nil {
+		return u, nil, err
+	}
+	if u, lambda, err = discriminant.Claims(all, left); err != nil {
+		return u, nil, err
+	}
+	u.Clients--
+	n := u.Clients * u.Classes
+	u.Known = &honesty.Known{Masses: u.Masses[n:], Means: u.Means[n*u.K:]}
+	u.Masses, u.Means, u.Odds = u.Masses[:n], u.Means[:n*u.K], u.Odds[:u.Clients]
+	for m, c := range clients {
+		w := *c.Within
+		w.Dof, w.Rank, w.Data = 0, 0, nil // the scatter is judged
+		c.Within = &w
+		points, err := by.Claims(c)
+		if err != nil {
+			return u, nil, err
+		}
+		u.Odds[m] += points.Odds[0]
+	}
+	return u, lambda, nil
+}
+
+// classify reports whether the honest clients of a state hold two classes.
+func classify(u honesty.Uploads, z []bool) bool {
+	classes := map[int]bool{}
+	for i, n := range u.Masses {
+		if n > 0 && z[i/u.Classes] {
+			classes[i%u.Classes] = true
+		}
+	}
+	return len(classes) > 1
+}
+
+// capped returns the clients with the shares of their images that count without confirmation.
+func capped(clients []discriminant.Client) []discriminant.Client {
+	out := slices.Clone(clients)
 	totals := make([]float64, len(clients))
 	for m, c := range clients {
 		totals[m] = images(c)
 	}
 	limit := honesty.Cap(totals)
 	for m, n := range totals {
-		capped[m].Share = limit / max(n, limit)
+		out[m].Share = limit / max(n, limit)
 	}
-	left, err := discriminant.Improper(capped)
+	return out
+}
+
+// momentsJudges returns the clients with the shares of their images that count, as judges of others, and their claims.
+func momentsJudges(clients []discriminant.Client) (counted []discriminant.Client, by *discriminant.Judges, u honesty.Uploads,
+	lambda []float64, err error) {
+	counted = capped(clients)
+	left, err := discriminant.Improper(counted)
 	if err == nil {
-		by, u, lambda, err = discriminant.NewJudges(capped, left)
+		by, u, lambda, err = discriminant.NewJudges(counted, left)
 	}
-	return capped, by, u, lambda, err
+	return counted, by, u, lambda, err
 }
 
 // images returns the number of images that a client claims.

@@ -76,11 +76,26 @@ func (t *FMP) claims() (claims, error) {
 		if c.uploads, c.lambda, err = t.claimsOf(f, means); err != nil {
 			return c, err
 		}
+		if c.uploads.Known, err = t.known(f); err != nil {
+			return c, err
+		}
 		c.claimed = c.uploads.Masses
 		c.uploads.Copies()
 		c.uploads = c.uploads.Bound()
 		return c, nil
 	})
+}
+
+// known returns the known class means in the form's coordinates; nil where there are none.
+func (t *FMP) known(f *Form) (*honesty.Known, error) {
+	if t.in.Known == nil {
+		return nil, nil
+	}
+	u, _, err := t.claimsOf(f, []*point.Set{t.in.Known})
+	if err != nil {
+		return nil, fmt.Errorf("known class means: %w", err)
+	}
+	return &honesty.Known{Masses: u.Masses, Means: u.Means}, nil
 }
 
 // claimsOf returns class means, as a form reads them, as package honesty weighs them, with masses as claimed.
@@ -115,6 +130,9 @@ func (t *FMP) Against(ctx context.Context) (*Against, error) {
 	}
 	u, lambda, err := t.claimsOf(f, f.means)
 	if err != nil {
+		return nil, err
+	}
+	if u.Known, err = t.known(f); err != nil {
 		return nil, err
 	}
 	by, err := honesty.NewAgainst(ctx, u, lambda, t.in.Seed, t.in.Threads)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -84,15 +85,20 @@ type momentsBench struct {
 	toward []float32 // the direction of length 1 of false scatters
 }
 
-// RunMoments measures attacks on uploads of moments: those on class means, with calibration points under the next class's name, and on the
-// scatter. The first row is without attack.
-func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]MomentsRow, error) {
-	b := &momentsBench{bench: bench{Options: o, p: p, labels: p.Data.TestLabels}}
+func newMomentsBench(ctx context.Context, p *experiment.Prepared, o Options) (b *momentsBench, err error) {
+	b = &momentsBench{bench: bench{Options: o, p: p, labels: p.Data.TestLabels}}
 	if o.Test > 0 && o.Test < len(b.labels) {
 		b.labels = b.labels[:o.Test]
 	}
-	var err error
-	if b.rows, err = p.Tools.Embedded.Of(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx]); err != nil {
+	b.rows, err = p.Tools.Embedded.Of(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
+	return b, err
+}
+
+// RunMoments measures attacks on uploads of moments: those on class means, with calibration points under the next class's name, and on the
+// scatter. The first row is without attack.
+func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]MomentsRow, error) {
+	b, err := newMomentsBench(ctx, p, o)
+	if err != nil {
 		return nil, err
 	}
 	out := []MomentsRow{{Attack: "no attack"}}
@@ -184,18 +190,26 @@ func (b *momentsBench) attack(i int, clients []discriminant.Client, repeat int) 
 			}
 		}
 	default:
-		u, lambda, centre, scale := standardised(clients)
-		u = Attacks[i-1].apply(u, lambda, b.Bad, float64(b.Points*momentsMultiple), r)
-		for m := range b.Bad {
-			clients[m].Means = means(u, m, centre, scale)
-			if name := Attacks[i-1].Name; name != "overclaim" && name != "copy" && name != "repeat" {
-				w := *clients[m].Within
-				w.Labels = slices.Clone(w.Labels)
-				for at := range w.Labels {
-					w.Labels[at] = (w.Labels[at] + 1) % u.Classes
-				}
-				clients[m].Within = &w
+		return b.mislead(Attacks[i-1], clients, b.Bad, float64(b.Points*momentsMultiple), r)
+	}
+	return clients
+}
+
+// mislead returns the uploads with the class means of the first bad clients under an attack, and their calibration points under the next
+// class's name.
+func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad int, claimed float64, r *rand.Rand) []discriminant.Client {
+	clients = slices.Clone(clients)
+	u, lambda, centre, scale := standardised(clients)
+	u = attack.apply(u, lambda, bad, claimed, r)
+	for m := range bad {
+		clients[m].Means = means(u, m, centre, scale)
+		if name := attack.Name; name != "overclaim" && name != "copy" && name != "repeat" {
+			w := *clients[m].Within
+			w.Labels = slices.Clone(w.Labels)
+			for at := range w.Labels {
+				w.Labels[at] = (w.Labels[at] + 1) % u.Classes
 			}
+			clients[m].Within = &w
 		}
 	}
 	return clients
@@ -270,8 +284,14 @@ func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
 // moments returns the scores of the posterior of uploads of moments; without honesty a client's images count as claimed.
 func (b *momentsBench) moments(ctx context.Context, clients []discriminant.Client, repeat int, judged bool) (metric.Scores,
 	*posterior.Judgement, error) {
-	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat)},
-		Honesty: judged, Threads: b.Threads}
+	return b.anchored(ctx, clients, nil, repeat, judged)
+}
+
+// anchored is moments for clients that are judged by known moments.
+func (b *momentsBench) anchored(ctx context.Context, clients []discriminant.Client, known *discriminant.Client, repeat int,
+	judged bool) (metric.Scores, *posterior.Judgement, error) {
+	o := posterior.MomentsOptions{Known: known, Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed,
+		Stream: fmt.Sprint("stress/", repeat)}, Honesty: judged, Threads: b.Threads}
 	if known := b.p.Config.Extractor.Kappa; len(known) == 2 {
 		o.Kappa = discriminant.Kappa{Median: known[0], Deviation: known[1]}
 	}

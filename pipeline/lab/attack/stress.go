@@ -149,18 +149,24 @@ func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 
 // score returns the scores of the FMP posterior given uploads.
 func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
-	in := rival.Input{Clients: sets, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat),
+	return b.anchored(ctx, sets, nil, repeat, trust)
+}
+
+// anchored is score for clients that are judged by known class means.
+func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Set, repeat int, trust bool) (metric.Scores,
+	*posterior.Judgement, error) {
+	in := posterior.Input{Known: known, Samples: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat),
 		Threads: b.Threads}
 	if b.white != nil {
 		in.Open, in.Soft, in.Scope = b.p.Tools.Open, sets, posterior.ScopeOpen
 	} else {
 		in.Conjugate, in.ClassMeans = b.k, sets
 	}
-	t, err := rival.NewTask(in)
+	t, err := posterior.New(in)
 	if err != nil {
 		return metric.Scores{}, nil, err
 	}
-	r, err := b.run(ctx, "FMP", t)
+	r, err := t.Sample(ctx)
 	if err != nil {
 		return metric.Scores{}, nil, err
 	}

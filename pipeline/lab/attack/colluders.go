@@ -1,0 +1,226 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"fmp/models/rng"
+	"fmp/pipeline/discriminant"
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// Colluding are the attacks of the table of colluders, who claim no more images than they have.
+var Colluding = []string{"sign", "flip", "collapse"}
+
+const (
+	// known is the number of images of each class that the server knows in an anchored round, of those that no client holds.
+	known = 10
+	// fall is the loss of accuracy, against the honest clients alone, from which on a round has fallen.
+	fall = 0.1
+)
+
+// CollusionDefences are the columns of the table of colluders: clients that are taken for honest; judged; and judged by images that
+// the server knows.
+var CollusionDefences = []string{"none", "honesty", "anchored"}
+
+// CollusionRow holds a number of colluders under an attack: for each of [CollusionDefences] the mean accuracy over draws and its largest
+// loss against the honest clients alone, and the number of draws that have fallen.
+type CollusionRow struct {
+	Attack    string    `json:"attack"`
+	Colluders int       `json:"colluders"` // of 10 clients
+	Oracle    float64   `json:"oracle"`    // accuracy of the honest clients alone
+	ACC       []float64 `json:"acc"`
+	Worst     []float64 `json:"worst_loss"`
+	Fallen    []int     `json:"fallen"`
+	// Found is the mean P(honest) of colluders, Kept that of the others.
+	Found []float64 `json:"p_honest_colluders"`
+	Kept  []float64 `json:"p_honest_others"`
+}
+
+// colluded is a draw of a round: its scores with some colluders, of which the first clients are.
+type colluded interface {
+	score(ctx context.Context, attack Attack, colluders int, defence string) (metric.Scores, *posterior.Judgement, error)
+	// oracle scores the clients that do not collude.
+	oracle(ctx context.Context, colluders int) (metric.Scores, error)
+}
+
+// RunColluders measures 1 to 5 colluders among 10 clients.
+func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]CollusionRow, error) {
+	var out []CollusionRow
+	for _, name := range Colluding {
+		for tenths := 1; tenths <= 5; tenths++ {
+			n := len(CollusionDefences)
+			out = append(out, CollusionRow{Attack: name, Colluders: tenths * o.Clients / 10, ACC: make([]float64, n), Worst: make([]float64, n),
+				Fallen: make([]int, n), Found: make([]float64, n), Kept: make([]float64, n)})
+		}
+	}
+	draw, err := drawer(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	for repeat := range o.Repeats {
+		d, err := draw(repeat)
+		if err != nil {
+			return nil, err
+		}
+		oracles := map[int]float64{}
+		for i := range out {
+			r := &out[i]
+			if _, ok := oracles[r.Colluders]; !ok {
+				s, err := d.oracle(ctx, r.Colluders)
+				if err != nil {
+					return nil, err
+				}
+				oracles[r.Colluders] = s.ACC
+			}
+			if err := r.add(ctx, d, oracles[r.Colluders], &o); err != nil {
+				return nil, fmt.Errorf("%s of %d: %w", r.Attack, r.Colluders, err)
+			}
+			o.progress("colluders", repeat*len(out)+i+1, o.Repeats*len(out))
+		}
+	}
+	return out, nil
+}
+
+// add adds a draw to a row.
+func (r *CollusionRow) add(ctx context.Context, d colluded, oracle float64, o *Options) error {
+	n := float64(o.Repeats)
+	r.Oracle += oracle / n
+	at := slices.IndexFunc(Attacks, func(a Attack) bool { return a.Name == r.Attack })
+	for i, defence := range CollusionDefences {
+		s, j, err := d.score(ctx, Attacks[at], r.Colluders, defence)
+		if err != nil {
+			return fmt.Errorf("%s: %w", defence, err)
+		}
+		r.ACC[i] += s.ACC / n
+		r.Worst[i] = max(r.Worst[i], oracle-s.ACC)
+		if oracle-s.ACC > fall {
+			r.Fallen[i]++
+		}
+		if j == nil {
+			continue
+		}
+		for m, p := range j.Honest {
+			if m < r.Colluders {
+				r.Found[i] += p / (n * float64(r.Colluders))
+			} else {
+				r.Kept[i] += p / (n * float64(o.Clients-r.Colluders))
+			}
+		}
+	}
+	return nil
+}
+
+// drawer returns the function that draws a round.
+func drawer(ctx context.Context, p *experiment.Prepared, o Options) (func(repeat int) (colluded, error), error) {
+	if p.Tools.Embedded != nil {
+		b, err := newMomentsBench(ctx, p, o)
+		return func(repeat int) (colluded, error) { return b.colluded(ctx, repeat) }, err
+	}
+	b, err := newBench(ctx, p, o)
+	return func(repeat int) (colluded, error) { return b.colluded(ctx, repeat) }, err
+}
+
+// anchor returns images that no client holds, [known] of each class.
+func (b *bench) anchor(rows [][]int, repeat int) []int {
+	bank := b.p.Data.Clients
+	held := make([]bool, bank.Len())
+	for _, own := range rows {
+		for _, i := range own {
+			held[i] = true
+		}
+	}
+	of := make([]int, bank.C)
+	var out []int
+	for _, i := range rng.New(b.Seed, "anchor", repeat).Perm(bank.Len()) {
+		if y := bank.Labels[i]; !held[i] && of[y] < known {
+			of[y]++
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// meansDraw is a draw of a round of class means.
+type meansDraw struct {
+	*bench
+	repeat int
+	honest honesty.Uploads
+	lambda []float64
+	known  *point.Set
+}
+
+func (b *bench) colluded(ctx context.Context, repeat int) (colluded, error) {
+	rows, err := b.partition(repeat)
+	if err != nil {
+		return nil, err
+	}
+	sets, err := b.compress(ctx, append(slices.Clone(rows), b.anchor(rows, repeat)))
+	if err != nil {
+		return nil, err
+	}
+	d := &meansDraw{bench: b, repeat: repeat, known: sets[len(rows)]}
+	d.honest, d.lambda, err = b.claims(sets[:len(rows)])
+	return d, err
+}
+
+func (d *meansDraw) attacked(attack Attack, colluders int) honesty.Uploads {
+	return attack.apply(d.honest, d.lambda, colluders, float64(d.Points), rng.New(d.Seed, "colluders", d.repeat, attack.Name, colluders))
+}
+
+func (d *meansDraw) score(ctx context.Context, attack Attack, colluders int, defence string) (metric.Scores, *posterior.Judgement, error) {
+	sets, err := d.sets(d.attacked(attack, colluders))
+	if err != nil {
+		return metric.Scores{}, nil, err
+	}
+	var anchor *point.Set
+	if defence == "anchored" {
+		anchor = d.known
+	}
+	return d.anchored(ctx, sets, anchor, d.repeat, defence == "none")
+}
+
+func (d *meansDraw) oracle(ctx context.Context, colluders int) (metric.Scores, error) {
+	return d.without(ctx, d.honest, colluders, d.repeat)
+}
+
+// momentsDraw is a draw of a round of moments.
+type momentsDraw struct {
+	*momentsBench
+	repeat  int
+	clients []discriminant.Client
+	known   *discriminant.Client
+}
+
+func (b *momentsBench) colluded(ctx context.Context, repeat int) (colluded, error) {
+	rows, err := b.partition(repeat)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := b.p.Tools.Moments(ctx, b.p.Data.Clients.Clients(append(slices.Clone(rows), b.anchor(rows, repeat))),
+		fmt.Sprint("stress/", repeat))
+	if err != nil {
+		return nil, err
+	}
+	return &momentsDraw{b, repeat, clients[:len(rows)], &clients[len(rows)]}, nil
+}
+
+func (d *momentsDraw) score(ctx context.Context, attack Attack, colluders int, defence string) (metric.Scores,
+	*posterior.Judgement, error) {
+	var anchor *discriminant.Client
+	if defence == "anchored" {
+		anchor = d.known
+	}
+	r := rng.New(d.Seed, "colluders", d.repeat, attack.Name, colluders)
+	return d.anchored(ctx, d.mislead(attack, d.clients, colluders, float64(d.Points), r), anchor, d.repeat, defence != "none")
+}
+
+func (d *momentsDraw) oracle(ctx context.Context, colluders int) (metric.Scores, error) {
+	s, _, err := d.moments(ctx, d.clients[colluders:], d.repeat, false)
+	return s, err
+}
