@@ -170,4 +170,5 @@ func TestResultsPageOfRounds(t *testing.T) {
 	for name, text := range map[string]string{"lost": lost.String(), "bytes": bytes.String(), "membership": members.String()} {
 		write(t, "federate.md", name, text)
 	}
+	write(t, "data-manager.md", "membership", members.String())
 }

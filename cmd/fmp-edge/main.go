@@ -71,8 +71,8 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{joinCommand, keyCommand, compressCommand, sendCommand, withdrawCommand, predictCommand, inspectCommand,
-		approveCommand, pageCommand, benchCommand, versionCommand}
+	return []command{joinCommand, keyCommand, compressCommand, sendCommand, withdrawCommand, predictCommand, evaluateCommand,
+		inspectCommand, approveCommand, pageCommand, benchCommand, versionCommand}
 }
 
 func main() {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
+	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/evaluate"
@@ -21,9 +22,10 @@ func newEvaluateCommand() *cobra.Command {
 	var asJSON, clients bool
 	var level float64
 	var images imageFlags
+	var sites siteFlags
 	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
-		Use:   "evaluate CLASSIFIER IMAGES",
+		Use:   "evaluate CLASSIFIER [IMAGES]",
 		Short: "Score a classifier on labelled images: is it right, are its probabilities true?",
 		Long: `Print what the classifier is worth on images that no client had: accuracy with its interval, calibration error (ECE),
 negative log-likelihood, Brier score, recall and precision by class, the confusion matrix, the error rate where only
@@ -34,15 +36,26 @@ an IDX file with --labels, or, for a classifier of feature rows, a .npy with --l
 diagrams and the images, which needs no network; --card a model card in Markdown.
 
 Of a classifier with prediction sets it says how many hold the true class, with the exact 95% interval of that share (Clopper and Pearson
-1934): in all, by class, and with --by-client by client. The mean size of the sets is told for both scores.`,
+1934): in all, by class, and with --by-client by client. The mean size of the sets is told for both scores.
+
+--pool takes the reports of sites that scored the classifier on their own images (fmp-edge evaluate), signed by clients of --roster,
+in place of IMAGES or beside them: accuracy and coverage at each site, over all, and for a further site, and how much they differ.
+--pooled takes what fmp serve made of such reports (/v1/rounds/N/evaluation). A model card has them too.`,
 		Example: `  fmp evaluate classifier.onnx test/
   fmp evaluate classifier.onnx test/ --report evaluation.html --card card.md
   fmp evaluate classifier.onnx clients/ --by-client --level 0.95
-  fmp evaluate classifier.onnx t10k-images-idx3-ubyte --labels t10k-labels-idx1-ubyte --json`,
-		Args: exactArgs("a CLASSIFIER", "IMAGES"),
+  fmp evaluate classifier.onnx t10k-images-idx3-ubyte --labels t10k-labels-idx1-ubyte --json
+  fmp evaluate classifier.onnx --pool site-1.evaluation.json --pool site-2.evaluation.json --roster roster.txt --card card.md`,
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if sites.given() && len(args) == 1 {
+			return nil
+		}
+		return exactArgs("a CLASSIFIER", "IMAGES")(cmd, args)
 	}
 	s := bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
+	sites.bind(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&page, "report", "", "write a self-contained page to this `FILE` (.html)")
 	fl.StringVar(&card, "card", "", "write a model card to this `FILE` (.md)")
@@ -57,45 +70,83 @@ Of a classifier with prediction sets it says how many hold the true class, with 
 		if err := images.notice.heed(args[0]); err != nil {
 			return err
 		}
-		c, closeAll, err := openClassifier(cmd, cfg, args[0], level)
+		r, err := evaluated(cmd, cfg, args, level, images, clients)
 		if err != nil {
 			return err
 		}
-		defer closeAll()
-		e, err := evaluate.New(c)
-		if err != nil {
-			return usageError(err)
-		}
-		bad, err := evaluatePath(cmd, c, e, args[1], images, clients)
-		if err != nil {
-			return err
-		}
-		r, err := e.Result(bad)
-		if err != nil {
+		if r.Pooled, err = sites.pool(r); err != nil {
 			return usageError(err)
 		}
 		title := filepath.Base(args[0])
-		for _, f := range []struct {
-			path  string
-			write func(io.Writer) error
-		}{
-			{page, func(w io.Writer) error { return report.EvaluationPage(w, title+" on "+filepath.Base(args[1]), r) }},
-			{card, func(w io.Writer) error {
-				return report.Card(w, title, fmt.Sprintf("%d images of %s", r.Images, filepath.Base(args[1])), r)
-			}},
-		} {
-			if f.path != "" {
-				if err := atomicfile.Write(f.path, f.write); err != nil {
-					return err
-				}
-			}
+		if err := writePages(page, card, title, args, r); err != nil {
+			return err
 		}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), r)
 		}
-		return report.EvaluationText(cmd.OutOrStdout(), r)
+		if r.Images > 0 {
+			if err := report.EvaluationText(cmd.OutOrStdout(), r); err != nil || r.Pooled == nil {
+				return err
+			}
+		}
+		return report.Sites(cmd.OutOrStdout(), r.Pooled, r.Classes)
 	}
 	return cmd
+}
+
+// evaluated scores a classifier on the images of the second argument; without one the result tells of the classifier alone.
+func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level float64, images imageFlags, clients bool) (*evaluate.Result,
+	error) {
+	if len(args) == 1 {
+		_, f, err := models.Load(args[0])
+		if err != nil {
+			return nil, usageError(err)
+		}
+		o, err := models.ReadOrigin(f)
+		if err == nil && f.Kind != models.KindClassifier {
+			err = fmt.Errorf("%s is of kind %q; want a classifier", args[0], f.Kind)
+		}
+		return &evaluate.Result{Model: f.Digest, Classes: f.Classes, Origin: o, Manifest: f}, usageError(err)
+	}
+	c, closeAll, err := openClassifier(cmd, cfg, args[0], level)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	e, err := evaluate.New(c)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	bad, err := evaluatePath(cmd, c, e, args[1], images, clients)
+	if err != nil {
+		return nil, err
+	}
+	r, err := e.Result(bad)
+	return r, usageError(err)
+}
+
+// writePages writes the page and the model card of an evaluation.
+func writePages(page, card, title string, args []string, r *evaluate.Result) error {
+	on := "its sites' own images"
+	if len(args) > 1 {
+		on = filepath.Base(args[1])
+	} else if page != "" {
+		return usageErrorf("--report shows images, and there are none: give IMAGES, or --card")
+	}
+	for _, f := range []struct {
+		path  string
+		write func(io.Writer) error
+	}{
+		{page, func(w io.Writer) error { return report.EvaluationPage(w, title+" on "+on, r) }},
+		{card, func(w io.Writer) error { return report.Card(w, title, fmt.Sprintf("%d images of %s", r.Images, on), r) }},
+	} {
+		if f.path != "" {
+			if err := atomicfile.Write(f.path, f.write); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // evaluatePath adds the images of a path to an evaluation, with byClient those of each folder in it as a client's. It returns the number

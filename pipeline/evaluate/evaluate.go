@@ -17,6 +17,7 @@ import (
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/tally/pooled"
 )
 
 // Points of the risk-coverage curve, and example images kept of each kind.
@@ -47,6 +48,8 @@ type Result struct {
 	Mistakes []Example `json:"mistakes"`
 	// Sets is the coverage of the prediction sets; nil for a classifier without sets.
 	Sets *Sets `json:"sets,omitempty"`
+	// Pooled is the report of sites that scored the classifier on their own images; nil if there is none.
+	Pooled *pooled.Result `json:"sites,omitempty"`
 	// Origin describes the sources of the classifier; Manifest is the classifier's own.
 	Origin   models.Origin   `json:"origin"`
 	Manifest models.Manifest `json:"-"`

@@ -27,7 +27,7 @@ type Purpose string
 
 // Purposes: a client sends an upload; a client asks for its receipt; the server certifies that it has an upload, and since when; a worker
 // certifies that it merged a part; a client withdraws its upload, or the server's operator does it for a client; a server certifies
-// that it took uploads out; a server says which versions of its classifier are superseded.
+// that it took uploads out; a server says which versions of its classifier are superseded; a site evaluated a classifier.
 const (
 	Upload      Purpose = "upload"
 	Ask         Purpose = "ask for receipt"
@@ -37,6 +37,7 @@ const (
 	WithdrawFor Purpose = "withdraw for a client"
 	Withdrawn   Purpose = "withdrawal"
 	Noticed     Purpose = "notice"
+	Evaluated   Purpose = "evaluation"
 )
 
 // bytes returns the canonical encoding: a title and each field, strings preceded by their length, numbers as little-endian uint64;

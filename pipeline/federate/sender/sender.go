@@ -449,6 +449,25 @@ func (c *Client) signed(ctx context.Context, what, method, path string, headers 
 	})
 }
 
+// Evaluate sends a site's signed report of an evaluation (package tally) until the server has it.
+func (c *Client) Evaluate(ctx context.Context, d *wire.Description, key *identity.Key, report []byte) error {
+	c.over = time.Time{}
+	headers := d.Report(key, report)
+	return c.try(ctx, "sending the report", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTime+time.Duration(len(report)/slowest)*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+wire.EvaluationPath(d.Round, key.Name), bytes.NewReader(report))
+		if err != nil {
+			return err
+		}
+		for name, value := range headers {
+			req.Header.Set(name, value)
+		}
+		_, _, err = c.do(req)
+		return err
+	})
+}
+
 // Withdraw withdraws a client's upload and returns the server's verified receipt. It may be called again, for the version that has
 // been made without it by then. A round that is closed takes withdrawals too: the client retries for [Client.Wait].
 func (c *Client) Withdraw(ctx context.Context, d *wire.Description, key *identity.Key) (*wire.Withdrawal, error) {

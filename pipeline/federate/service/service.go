@@ -264,6 +264,8 @@ func (s *Server) routes() []route {
 		{"POST /v1/rounds/{round}/uploads/{client}/proof", false, s.peer(s.proof)},
 		{"POST /v1/rounds/{round}/sum", false, s.peer(s.sum)},
 		{"GET /v1/rounds/{round}/notice", false, s.notice},
+		{"PUT /v1/rounds/{round}/evaluations/{client}", false, s.evaluation},
+		{"GET /v1/rounds/{round}/evaluation", true, s.evaluations},
 		{"GET /v1/rounds/{round}/status", true, s.status},
 		{"GET /v1/rounds/{round}/versions", true, s.listVersions},
 		{"GET /v1/rounds/{round}/versions/{version}", true, s.version},

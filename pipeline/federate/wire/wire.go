@@ -182,6 +182,16 @@ func (d *Description) Headers(key *identity.Key, upload []byte) (headers map[str
 	}, digest
 }
 
+// Report returns the headers of the request that sends a site's report of an evaluation.
+func (d *Description) Report(key *identity.Key, report []byte) map[string]string {
+	sum := sha256.Sum256(report)
+	return map[string]string{
+		"Content-Type":   "application/json",
+		"Content-Digest": "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":",
+		"Authorization":  Authorization(key.Sign(d.statement(identity.Evaluated, key, hex.EncodeToString(sum[:])))),
+	}
+}
+
 // Ask returns the signature by which a client asks for its receipt.
 func (d *Description) Ask(key *identity.Key) []byte {
 	return key.Sign(d.statement(identity.Ask, key, ""))
@@ -280,6 +290,11 @@ func GraphPath(round uint64) string { return RoundPath(round) + "/graph" }
 // UploadPath returns the path of a client's upload.
 func UploadPath(round uint64, client string) string {
 	return RoundPath(round) + "/uploads/" + url.PathEscape(client)
+}
+
+// EvaluationPath returns the path of a site's report of an evaluation.
+func EvaluationPath(round uint64, client string) string {
+	return RoundPath(round) + "/evaluations/" + url.PathEscape(client)
 }
 
 // ReceiptPath returns the path of a client's receipt.

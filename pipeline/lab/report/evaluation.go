@@ -282,6 +282,23 @@ func originFacts(r *evaluate.Result) []pageFact {
 	return facts
 }
 
+// cardScores writes the section of a model card on the scores.
+func cardScores(b *strings.Builder, on string, r *evaluate.Result) {
+	fmt.Fprintf(b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n", printable.Markdown(on), evaluationSummary(r))
+	for _, s := range evaluationScores(r) {
+		fmt.Fprintf(b, "| %s | %s | %s |\n", s.Name, s.Value, s.Meaning)
+	}
+	b.WriteString("\n| answered, the surest first | from probability | wrong |\n| ---: | ---: | ---: |\n")
+	for _, c := range coverages {
+		p := r.RiskAt(c)
+		fmt.Fprintf(b, "| %.0f%% | %.3f | %.2f%% |\n", 100*p.Coverage, p.Confidence, 100*p.Risk)
+	}
+	b.WriteString("\n| class | images | recall | precision |\n| --- | ---: | ---: | ---: |\n")
+	for _, c := range r.ByClass {
+		fmt.Fprintf(b, "| %s | %d | %.3f | %.3f |\n", printable.Markdown(c.Name), c.Images, c.Recall, c.Precision)
+	}
+}
+
 // Card writes a model card in Markdown (Mitchell et al. 2019, arXiv 1810.03993): data, clients, settings, scores, limits.
 // on describes the data that the scores are for.
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
@@ -296,18 +313,14 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	for _, f := range originFacts(r) {
 		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, printable.Markdown(f.Value))
 	}
-	fmt.Fprintf(&b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n", printable.Markdown(on), evaluationSummary(r))
-	for _, s := range evaluationScores(r) {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.Name, s.Value, s.Meaning)
+	if r.Images > 0 {
+		cardScores(&b, on, r)
 	}
-	b.WriteString("\n| answered, the surest first | from probability | wrong |\n| ---: | ---: | ---: |\n")
-	for _, c := range coverages {
-		p := r.RiskAt(c)
-		fmt.Fprintf(&b, "| %.0f%% | %.3f | %.2f%% |\n", 100*p.Coverage, p.Confidence, 100*p.Risk)
-	}
-	b.WriteString("\n| class | images | recall | precision |\n| --- | ---: | ---: | ---: |\n")
-	for _, c := range r.ByClass {
-		fmt.Fprintf(&b, "| %s | %d | %.3f | %.3f |\n", printable.Markdown(c.Name), c.Images, c.Recall, c.Precision)
+	if r.Pooled != nil {
+		b.WriteString("\n## At the sites\n\n")
+		if err := Sites(&b, r.Pooled, r.Classes); err != nil {
+			return err
+		}
 	}
 	b.WriteString(`
 ## Limits

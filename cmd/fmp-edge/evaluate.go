@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"fmp/cmd/internal/outputs"
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/npy"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/sender"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
+	"fmp/pipeline/tally"
+)
+
+// scoring is the flags of evaluate.
+type scoring struct {
+	model, key, output, to, ca, onBad, labels, notice, server string
+	threads, pixels, least                                    int
+	epsilon, delta                                            float64
+	round                                                     uint64
+	wait                                                      time.Duration
+	asJSON, byNumber                                          bool
+}
+
+var evaluateCommand = command{
+	name: "evaluate", args: "--model CLASSIFIER --key FILE IMAGES",
+	short: "Score a classifier on this site's labelled images, and sign counts for the report of all sites",
+	example: `  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json test/
+  fmp-edge evaluate --model classifier.onnx --key shop-17.key --report-to https://server:8443 test/
+  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json --epsilon 1 test/
+
+IMAGES is a folder with one folder of images a class, or a .csv of path,label: images that were in no upload. What leaves are counts:
+of images, of those that are right, and of those whose prediction set holds their class, by class and by bin of confidence, with
+the mean confidence of a bin and the mean size of sets. Counts below --least are told to nobody: classes and bins are merged until no
+count, and no difference of two, is below it. With --epsilon every count has noise in place of that, and means are left out.
+
+The counts are printed, and written or sent only with --output or --report-to. fmp evaluate --pool pools them (docs/cross-site.md).`,
+	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+		var o scoring
+		f.StringVar(&o.model, "model", "", "classifier that fmp pool wrote")
+		f.StringVar(&o.key, "key", "", "key file of this client, which signs the counts")
+		f.StringVar(&o.output, "output", "", "report to write")
+		outputs.Files(f, "output")
+		f.StringVar(&o.to, "report-to", "", "address of the server of the round to send it to")
+		f.StringVar(&o.ca, "ca", "", "file of certificates to trust in place of the system's")
+		f.DurationVar(&o.wait, "wait", time.Hour, "how long to wait for a server that does not answer")
+		f.Uint64Var(&o.round, "round", 0, "number of the round; --report-to asks the server")
+		f.IntVar(&o.least, "least", tally.Least, "least count that is told, 2 to 1000")
+		f.Float64Var(&o.epsilon, "epsilon", 0, "privacy of each image: noise on every count in place of --least, 0.01 to 20; 0 is none")
+		f.Float64Var(&o.delta, "delta", privacy.DefaultDelta, "delta of --epsilon")
+		f.IntVar(&o.threads, "threads", 0, "threads of one operator, and images that are decoded at once; 0 is one a core")
+		f.IntVar(&o.pixels, "max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
+		f.StringVar(&o.onBad, "on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
+		f.StringVar(&o.labels, "labels", "", "labels of an IDX file's images (IDX file), or of feature rows (.npy)")
+		f.StringVar(&o.notice, "notice", "", "notice of the round's superseded versions (default: the classifier's name with .notice)")
+		f.StringVar(&o.server, "server-key", "", "public key of the round's server (base64), which must have signed the notice")
+		f.BoolVar(&o.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
+		f.BoolVar(&o.asJSON, "json", false, "print JSON")
+		signerFlags(f)
+		return func(ctx context.Context, args []string, out, log io.Writer) error {
+			if len(args) != 1 {
+				return usagef("evaluate: %d arguments; want one folder, .csv or IDX file of labelled images", len(args))
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			return o.run(ctx, f, args[0], out, log)
+		}
+	},
+}
+
+// check reports flags that are missing or out of bounds.
+func (o *scoring) check() error {
+	switch {
+	case o.model == "" || o.key == "":
+		return usagef("evaluate: give --model CLASSIFIER and --key FILE; see fmp-edge evaluate --help")
+	case o.threads < 0 || o.threads > pure.MaxThreads || o.pixels < 1 || o.pixels > imagefile.MaxPixels:
+		return usagef("evaluate: --threads %d and --max-pixels %d; allowed are 0 to %d and 1 to %d", o.threads, o.pixels, pure.MaxThreads,
+			imagefile.MaxPixels)
+	case o.least < tally.MinLeast || o.least > tally.MaxLeast:
+		return usagef("evaluate: --least %d; allowed are %d to %d", o.least, tally.MinLeast, tally.MaxLeast)
+	case o.onBad != "fail" && o.onBad != "skip":
+		return usagef("evaluate: --on-bad is %q; allowed are fail and skip", o.onBad)
+	case o.wait < time.Second || o.wait > 366*24*time.Hour:
+		return usagef("evaluate: --wait %v; allowed are 1s to a year", o.wait)
+	}
+	if o.epsilon != 0 {
+		if _, err := tally.Sigma(o.epsilon, o.delta); err != nil {
+			return usagef("evaluate: %w", err)
+		}
+	}
+	return nil
+}
+
+// run scores the images, prints the counts that would leave, and writes or sends them.
+func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out, log io.Writer) error {
+	key, err := identity.Load(o.key)
+	if err != nil {
+		return refused("evaluate", err)
+	}
+	if err := boundedModel(o.model); err != nil {
+		return refused("evaluate", err)
+	}
+	var s *sender.Client
+	var d *wire.Description
+	if o.to != "" {
+		if s, err = sender.New(o.to, o.ca); err != nil {
+			return &usageError{fmt.Errorf("evaluate: %w", err)}
+		}
+		s.Wait = o.wait
+		s.Log = func(format string, args ...any) { fmt.Fprintf(log, "fmp-edge: "+format+"\n", args...) }
+		if d, err = s.Describe(ctx); err != nil {
+			return err
+		}
+		o.round = d.Round
+	}
+	r, err := o.score(ctx, f, path, log)
+	if err != nil {
+		return err
+	}
+	if r.Round = o.round; d != nil {
+		r.Server = d.ServerKey
+	}
+	data, err := r.Sign(key)
+	if err != nil {
+		return err
+	}
+	if o.output != "" {
+		if err := atomicfile.WritePrivate(o.output, data); err != nil {
+			return err
+		}
+	}
+	if o.asJSON {
+		_, err = out.Write(data)
+	} else {
+		err = r.Print(out)
+	}
+	if err != nil || d == nil {
+		return err
+	}
+	if err := s.Evaluate(ctx, d, key, data); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(log, "fmp-edge: round %d has these counts of %q\n", d.Round, key.Name)
+	return err
+}
+
+// score scores the images and returns the counts that may leave.
+func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log io.Writer) (*tally.Report, error) {
+	e, err := pure.New(engine.Options{Threads: o.threads})
+	if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	c, err := classify.OpenAt(e, o.model, 0)
+	if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	if err := checkSigned(f, o.model, c.Manifest.Digest, nil); err != nil {
+		return nil, err
+	}
+	if err := client.Heed(o.model, o.notice, o.server); errors.Is(err, wire.ErrSuperseded) {
+		return nil, err
+	} else if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	m := &tally.Images{C: c.Manifest.C}
+	origin, err := models.ReadOrigin(c.Manifest)
+	if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	if origin.Sets != nil {
+		m.Level = origin.Sets.Level
+	}
+	if err := o.add(ctx, c, m, path, log); err != nil {
+		return nil, refused("evaluate", err)
+	}
+	var r *tally.Report
+	if o.epsilon != 0 {
+		r, err = m.Noisy(o.epsilon, o.delta, rand.Reader)
+	} else {
+		r, err = m.Report(o.least)
+	}
+	if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	r.Classifier, r.Names = c.Manifest.Digest, c.Manifest.Classes
+	return r, nil
+}
+
+// add scores the images, or the feature rows (.npy), of a path.
+func (o *scoring) add(ctx context.Context, c *classify.Classifier, m *tally.Images, path string, log io.Writer) error {
+	each := func(ps []classify.Prediction) error {
+		for i := range ps {
+			p := &ps[i]
+			top, _ := p.Top()
+			if err := m.Add(p.Label, top, float64(p.Probabilities[top]), p.Set); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if strings.HasSuffix(strings.ToLower(path), ".npy") {
+		rows, err := npy.Load(path)
+		if err != nil {
+			return err
+		}
+		y, err := npy.Load(o.labels)
+		if err != nil {
+			return fmt.Errorf("--labels of feature rows: %w", err)
+		}
+		labels, err := classify.Labels(y, c.Manifest.C)
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.labels, err)
+		}
+		if rows, err = classify.FeatureRows(rows); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return c.Rows(ctx, rows, labels, each)
+	}
+	src, others, err := c.Source(path, imagefile.Options{Labels: o.labels, MaxPixels: o.pixels, Threads: o.threads,
+		Classes: imagefile.Classes{ByNumber: o.byNumber}})
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if others.N > 0 {
+		fmt.Fprintf(log, "fmp-edge: under %s %v\n", path, others)
+	}
+	bad, err := c.Images(ctx, src, o.onBad == "skip", each)
+	if err == nil && o.onBad == "fail" {
+		err = imagefile.Unread(bad)
+	}
+	for _, b := range bad {
+		fmt.Fprintf(log, "fmp-edge: left out: %v\n", b)
+	}
+	return err
+}

@@ -1,0 +1,188 @@
+package service
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/tally"
+	"fmp/pipeline/tally/pooled"
+)
+
+// evaluationName is the name of the object that holds a client's report about a version. Names of clients are encoded, so that one is no
+// beginning of another.
+func evaluationName(client string, version int) string {
+	return fmt.Sprintf("%s%d", evaluationsOf(client), version)
+}
+
+func evaluationsOf(client string) string {
+	return "evaluation-" + hex.EncodeToString([]byte(client)) + "-"
+}
+
+// evaluation stores a client's signed counts of how a version of the classifier does on its own images: one report a version, as two of
+// nearly the same images would tell their difference.
+func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	digest := contentDigest(r)
+	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
+		s.refuse(w, wire.BadRequest, "give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the report")
+		return
+	}
+	client, _, ok := s.signed(w, r, identity.Evaluated, digest)
+	if !ok {
+		return
+	}
+	if !s.take(client) {
+		s.refuse(w, wire.TooMany, "another request of %q is being taken", client)
+		return
+	}
+	defer s.release(client)
+	held := lease{in: s.intake}
+	defer held.release()
+	data, err := held.read(w, r, tally.MaxBytes, 1)
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		s.refuse(w, wire.TooLarge, "a report of more than %d bytes", tally.MaxBytes)
+		return
+	} else if err != nil {
+		s.unread(w, err)
+		return
+	}
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
+		s.refuse(w, wire.BadRequest, "the report's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
+		return
+	}
+	report, err := tally.Read(data, s.clients.Load())
+	if err == nil && (report.Site != client || report.Round != s.Round.Round || report.Server != s.Key.PublicText() ||
+		report.Classes != s.Round.Client.C) {
+		err = fmt.Errorf("report of %q for round %d of %d classes and server %q; want it of %q for this server and round %d of %d classes",
+			report.Site, report.Round, report.Classes, report.Server, client, s.Round.Round, s.Round.Client.C)
+	}
+	if err != nil {
+		s.refuse(w, wire.BadUpload, "%v", err)
+		return
+	}
+	version := s.versionOf(report.Classifier)
+	if version == 0 {
+		s.refuse(w, wire.NoVersion, "no version that is in use has sha256 %s; take the last", report.Classifier)
+		return
+	}
+	name := evaluationName(client, version)
+	was, err := s.Store.Object(r.Context(), name, tally.MaxBytes)
+	switch {
+	case errors.Is(err, store.ErrNone):
+		if err := s.Store.PutObject(r.Context(), name, data); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		s.Log.Info("evaluation taken", "client", client, "version", version)
+	case err != nil:
+		s.fail(w, r, err)
+		return
+	case !slices.Equal(was, data):
+		s.refuse(w, wire.OtherUpload, "another report of %q about version %d is in: two of nearly the same images would tell their "+
+			"difference", client, version)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// versionOf returns the number of the version of a SHA-256 that holds no withdrawn upload; 0 if there is none.
+func (s *Server) versionOf(digest string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range slices.Backward(s.versions) {
+		if _, void := s.void[v.Number]; v.Digest == digest && !void {
+			return v.Number
+		}
+	}
+	return 0
+}
+
+// evaluations serves the pooled report about the latest version, or of ?version=N.
+func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	name := r.URL.Query().Get("version")
+	v, ok := s.find(w, name)
+	if !ok || s.withheld(w, v, name != "") {
+		return
+	}
+	reports, err := s.reports(r.Context(), v.Number)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if len(reports) == 0 {
+		s.refuse(w, wire.NotYet, "no client has evaluated version %d yet (fmp-edge evaluate --report-to)", v.Number)
+		return
+	}
+	all, err := pooled.Pool(reports)
+	if err != nil {
+		s.Log.Error("evaluations", "version", v.Number, "error", err)
+		s.refuse(w, wire.ServerFailed, "the reports cannot be pooled; the server's log says why")
+		return
+	}
+	reply(w, http.StatusOK, all)
+}
+
+// maxReports bounds the reports that are pooled at once: 256 MiB.
+const maxReports = 256 << 20
+
+// reports reads the stored reports about a version, in the order of their names. One whose client the roster lacks by now is left out,
+// and logged.
+func (s *Server) reports(ctx context.Context, version int) (out []*tally.Report, err error) {
+	names, err := s.Store.Objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	clients, bytes := s.clients.Load(), 0
+	for _, name := range names {
+		if !strings.HasPrefix(name, "evaluation-") || !strings.HasSuffix(name, fmt.Sprintf("-%d", version)) {
+			continue
+		}
+		data, err := s.Store.Object(ctx, name, tally.MaxBytes)
+		if errors.Is(err, store.ErrNone) { // withdrawn meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if bytes += len(data); bytes > maxReports {
+			return nil, fmt.Errorf("the reports about version %d have more than %d bytes", version, maxReports)
+		}
+		report, err := tally.Read(data, clients)
+		if err != nil {
+			s.Log.Warn("an evaluation is left out", "object", name, "error", err)
+			continue
+		}
+		out = append(out, report)
+	}
+	return out, nil
+}
+
+// dropEvaluations deletes the reports of a client that withdrew.
+func (s *Server) dropEvaluations(ctx context.Context, client string) error {
+	names, err := s.Store.Objects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, evaluationsOf(client)) {
+			err = errors.Join(err, s.Store.DeleteObject(ctx, name))
+		}
+	}
+	return err
+}

@@ -1,0 +1,131 @@
+package service
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/tally"
+	"fmp/pipeline/tally/pooled"
+)
+
+// counted is a site's signed report about the last version, changed before it is signed.
+func (f *fixture) counted(client string, wrong int, change func(*tally.Report)) []byte {
+	f.t.Helper()
+	m := &tally.Images{C: f.round.Client.C}
+	for i := range 200 {
+		top := 0
+		if i < wrong {
+			top = 1
+		}
+		if err := m.Add(0, top, 0.8, nil); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	r, err := m.Report(10)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Round, r.Server = 3, f.key.PublicText()
+	if n := len(f.srv.versions); n > 0 {
+		r.Classifier = f.srv.versions[n-1].Digest
+	}
+	if change != nil {
+		change(r)
+	}
+	data, err := r.Sign(f.keys[client])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return data
+}
+
+// report sends a report as a client.
+func (f *fixture) report(client string, data []byte) (int, []byte) {
+	f.t.Helper()
+	return f.request("PUT", wire.EvaluationPath(3, client), data, f.signed(f.keys[client], identity.Evaluated, data,
+		func(s *identity.Statement) { s.Content = digestOf(data) }))
+}
+
+// TestEvaluations: reports of clients about a version are stored once each, over a restart, and pooled; those of a client that withdraws
+// are deleted, and what no client of the round signed for it is refused.
+func TestEvaluations(t *testing.T) {
+	f := newFixture(t, "quorum: 2\n")
+	uploads := map[string][]byte{}
+	for _, c := range []string{"a", "b", "c"} {
+		uploads[c] = f.made(c, 1, nil)
+		f.put(c, uploads[c])
+	}
+	f.pool()
+	path := wire.RoundPath(3) + "/evaluation"
+	if status, data := f.request("GET", path, nil, reader); status != 404 || code(t, data) != wire.NotYet {
+		t.Errorf("before any report: %d %s", status, data)
+	}
+	for i, c := range []string{"a", "b", "c"} {
+		data := f.counted(c, 20*(i+1), nil)
+		for range 2 {
+			if status, answer := f.report(c, data); status != http.StatusNoContent {
+				t.Fatalf("%s: %d %s", c, status, answer)
+			}
+		}
+		if status, answer := f.report(c, f.counted(c, 20*(i+1)+1, nil)); status != 409 || code(t, answer) != wire.OtherUpload {
+			t.Errorf("%s, one image more: %d %s", c, status, answer)
+		}
+	}
+	for name, data := range map[string][]byte{
+		"of another site":     f.counted("b", 20, nil),
+		"for another server":  f.counted("a", 20, func(r *tally.Report) { r.Server = f.keys["b"].PublicText() }),
+		"for another round":   f.counted("a", 20, func(r *tally.Report) { r.Round = 4 }),
+		"below its bound":     f.counted("a", 20, func(r *tally.Report) { r.Least = 1 }),
+		"of another model":    f.counted("a", 20, func(r *tally.Report) { r.Classifier = strings.Repeat("0", 64) }),
+		"of too few classes":  f.counted("a", 20, func(r *tally.Report) { r.Classes-- }),
+		"of a hostile length": []byte(strings.Repeat(" ", tally.MaxBytes+1)),
+		"no report":           []byte("{}"),
+	} {
+		if status, answer := f.report("a", data); status < 400 || status >= 500 || status == 409 {
+			t.Errorf("a report %s: %d %s", name, status, answer)
+		}
+	}
+	if status, answer := f.request("PUT", wire.EvaluationPath(3, "a"), f.counted("a", 20, nil), reader); status != 401 {
+		t.Errorf("without a signature: %d %s", status, answer)
+	}
+	if status, _ := f.request("GET", path, nil, nil); status != 401 {
+		t.Errorf("without the readers' token: %d", status)
+	}
+	f.stop()
+	f.start()
+	pool := func(sites int) {
+		t.Helper()
+		var r pooled.Result
+		status, data := f.request("GET", path, nil, reader)
+		if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != sites || r.Images != 200*sites ||
+			r.Sites[0].Name != "a" || r.Sites[0].Accuracy.Value != 0.9 {
+			t.Fatalf("pooled: %d %s", status, data)
+		}
+	}
+	pool(3)
+	f.gone("b", uploads["b"])
+	names, err := f.store.Objects(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, evaluationsOf("b")) {
+			t.Errorf("%s is there after the withdrawal", name)
+		}
+	}
+	f.pool()
+	if status, data := f.request("GET", path, nil, reader); status != 404 {
+		t.Errorf("about the next version: %d %s", status, data)
+	}
+	if status, data := f.request("GET", path+"?version=1", nil, reader); status != 410 {
+		t.Errorf("about a superseded version: %d %s", status, data)
+	}
+	if status, answer := f.report("a", f.counted("a", 20, nil)); status != http.StatusNoContent {
+		t.Errorf("about the next version: %d %s", status, answer)
+	}
+	pool(1)
+}

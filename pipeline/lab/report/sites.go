@@ -1,0 +1,91 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"fmp/onnx/printable"
+	"fmp/pipeline/tally"
+	"fmp/pipeline/tally/pooled"
+)
+
+// Sites writes the pooled report of sites' evaluations (docs/cross-site.md) in Markdown, with names of the classes; numbers where there
+// are none.
+func Sites(w io.Writer, r *pooled.Result, classes []string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d images of %d sites, which scored the classifier on their own; single images stayed there.\n\n", r.Images, len(r.Sites))
+	b.WriteString("| site | images | accuracy | coverage of sets | mean set size | ECE | hidden |\n" +
+		"| --- | ---: | --- | --- | ---: | ---: | --- |\n")
+	number := func(v *float64, format string) string {
+		if v == nil {
+			return "–"
+		}
+		return fmt.Sprintf(format, *v)
+	}
+	for _, s := range r.Sites {
+		coverage := "–"
+		if s.Coverage != nil {
+			coverage = shareText(*s.Coverage)
+		}
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", printable.Markdown(s.Name), s.Images, shareText(s.Accuracy), coverage,
+			number(s.SetSize, "%.2f"), number(s.ECE, "%.3f"), hidden(s))
+	}
+	b.WriteString("\n")
+	overall(&b, "accuracy", r.Accuracy)
+	if r.Coverage != nil {
+		overall(&b, fmt.Sprintf("coverage of sets, stated %v", r.Level), *r.Coverage)
+	}
+	if r.ECE != nil {
+		fmt.Fprintf(&b, "- **ECE** over the bins that the sites have in common: %.3f\n", *r.ECE)
+	}
+	if len(r.Curve) > 0 {
+		b.WriteString("\n| confidence | images | mean | right |\n| --- | ---: | ---: | ---: |\n")
+	}
+	for _, c := range r.Curve {
+		if c.N > 0 && c.Confidence != nil {
+			fmt.Fprintf(&b, "| %.2f–%.2f | %d | %.3f | %.3f |\n", float64(c.From)/tally.Bins, float64(c.To)/tally.Bins, c.N, *c.Confidence,
+				float64(c.Right)/float64(c.N))
+		}
+	}
+	if len(r.ByClass) > 0 {
+		b.WriteString("\n| class | sites that tell of it alone | images | accuracy |\n| --- | ---: | ---: | --- |\n")
+	}
+	for _, c := range r.ByClass {
+		name := fmt.Sprint(c.Class)
+		if c.Class < len(classes) {
+			name = printable.Markdown(classes[c.Class])
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %s |\n", name, c.Sites, c.Images, shareText(c.Share))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func shareText(s pooled.Share) string {
+	return fmt.Sprintf("%.3f (%.3f–%.3f)", s.Value, s.Low, s.High)
+}
+
+// hidden says which counts of a site are not told, or have noise.
+func hidden(s pooled.Site) string {
+	switch {
+	case s.Sigma > 0:
+		return fmt.Sprintf("noise of standard deviation %d", s.Sigma)
+	case s.Few != "":
+		return fmt.Sprintf("fewer than %d %s", s.Least, s.Few)
+	}
+	return fmt.Sprintf("counts below %d", s.Least)
+}
+
+// overall writes a share over sites and how much they differ.
+func overall(b *strings.Builder, what string, o pooled.Overall) {
+	fmt.Fprintf(b, "- **%s**: %s of all images; typical site %s; median site %.3f", what, shareText(o.Pooled), shareText(o.Typical), o.Median)
+	if o.New != nil {
+		fmt.Fprintf(b, "; a further site %.3f–%.3f", o.New.Low, o.New.High)
+	}
+	b.WriteString("\n")
+	if o.DF > 0 {
+		fmt.Fprintf(b, "- **do sites differ in %s?** I² %.0f%%, Cochran's Q %.1f with %d degrees of freedom (p = %.2g)\n", what, 100*o.I2, o.Q,
+			o.DF, o.P)
+	}
+}

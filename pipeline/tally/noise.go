@@ -1,0 +1,77 @@
+package tally
+
+import (
+	"fmt"
+	"io"
+	"math"
+
+	"fmp/pipeline/privacy"
+)
+
+// Bounds on the privacy of a report with noise.
+const (
+	minEpsilon, maxEpsilon = 0.01, 20
+	minDelta, maxDelta     = 1e-12, 0.01
+	// sensitivity is the square of the L2 distance between the counts of two sets of images of which one has one image more: it is in one
+	// count of its class and in one of its bin.
+	sensitivity = 2
+)
+
+// Sigma returns the standard deviation of the noise of each count, a whole number: the discrete Gaussian is rho-zCDP with
+// rho = sensitivity/2 sigma² (Canonne, Kamath and Steinke 2020), and that is (epsilon, delta)-DP with epsilon = rho + 2 sqrt(rho
+// ln(1/delta)) (Bun and Steinke 2016).
+func Sigma(epsilon, delta float64) (uint64, error) {
+	if !(epsilon >= minEpsilon && epsilon <= maxEpsilon && delta >= minDelta && delta <= maxDelta) {
+		return 0, fmt.Errorf("epsilon is %v and delta %v; allowed are %v to %v and %v to %v", epsilon, delta, minEpsilon, maxEpsilon,
+			minDelta, maxDelta)
+	}
+	l := math.Log(1 / delta)
+	root := math.Sqrt(l+epsilon) - math.Sqrt(l) // of rho
+	return uint64(math.Ceil(math.Sqrt(sensitivity/2) / root)), nil
+}
+
+// Noisy returns all counts with noise, which protects each image whatever else is known: nothing is merged or left out, and means,
+// which noise does not protect, are not told. Negative counts stay, so that sums over sites are right on average.
+func (m *Images) Noisy(epsilon, delta float64, random io.Reader) (*Report, error) {
+	sigma, err := Sigma(epsilon, delta)
+	if err != nil {
+		return nil, err
+	}
+	s, err := privacy.NewSampler(sigma, random)
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	noisy := func(n int) int {
+		e, err := s.Next()
+		if err != nil {
+			failed = err
+		}
+		return n + int(e)
+	}
+	r := &Report{Format: Format, Classes: m.C, Level: m.Level, Epsilon: epsilon, Delta: delta, Sigma: sigma}
+	for class := range m.C {
+		var c [4]int
+		if m.cells != nil {
+			c = m.cells[class]
+		}
+		if m.Level == 0 { // without sets two counts say all
+			c = [4]int{noisy(c[0] + c[1]), 0, noisy(c[2] + c[3]), 0}
+		} else {
+			for i := range c {
+				c[i] = noisy(c[i])
+			}
+		}
+		right, held := c[2]+c[3], c[1]+c[3]
+		g := Group{Classes: []int{class}, N: c[0] + c[1] + right, Right: &right}
+		if m.Level != 0 {
+			g.Held = &held
+		}
+		r.Groups = append(r.Groups, g)
+	}
+	for b, c := range m.bins {
+		wrong, right := noisy(c[0]), noisy(c[1])
+		r.Bins = append(r.Bins, Bin{From: b, To: b + 1, N: wrong + right, Right: right})
+	}
+	return r, failed
+}

@@ -1,0 +1,134 @@
+package pooled
+
+import (
+	"math"
+	mrand "math/rand/v2"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/tally"
+)
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-9*max(1, math.Abs(b)) }
+
+// TestTwoSites: of two sites Q, tau² and I² have closed forms.
+func TestTwoSites(t *testing.T) {
+	a, b := share{200, 180, 180, 0}, share{200, 120, 120, 0}
+	o := overall([]share{a, b})
+	ta, va := math.Log(180.5/20.5), 1/180.5+1/20.5
+	tb, vb := math.Log(120.5/80.5), 1/120.5+1/80.5
+	q := (ta - tb) * (ta - tb) / (va + vb)
+	w, w2 := 1/va+1/vb, 1/(va*va)+1/(vb*vb)
+	tau2 := (q - 1) / (w - w2/w)
+	if !near(o.Q, q) || o.DF != 1 || !near(o.I2, (q-1)/q) || !near(o.Tau2, tau2) || !near(o.P, math.Erfc(math.Sqrt(q/2))) || o.New != nil {
+		t.Errorf("%+v; want Q %v, tau² %v", o, q, tau2)
+	}
+	mean := (ta/(va+tau2) + tb/(vb+tau2)) / (1/(va+tau2) + 1/(vb+tau2))
+	if !near(o.Typical.Value, 1/(1+math.Exp(-mean))) || !near(o.Median, 0.75) || !near(o.Pooled.Value, 0.75) {
+		t.Errorf("typical %v, median %v, pooled %v", o.Typical, o.Median, o.Pooled)
+	}
+	if o := overall([]share{a, a, a}); o.I2 != 0 || o.Tau2 != 0 || o.P < 0.99 || !near(o.Median, 0.9) {
+		t.Errorf("of equal sites: %+v", o)
+	}
+}
+
+// TestHeld: 95% intervals hold the pooled share, and prediction intervals the share of a further site, about as often as stated.
+func TestHeld(t *testing.T) {
+	r := mrand.New(mrand.NewPCG(1, 2))
+	const times, sites = 600, 8
+	for _, tau := range []float64{0, 0.5} {
+		held, further, differ := 0, 0, 0
+		for range times {
+			var of []share
+			truth := func() float64 { return expit(1.5 + tau*r.NormFloat64()) }
+			sum, n := 0.0, 0.0
+			for range sites {
+				p, images, k := truth(), 150+r.IntN(300), 0
+				for range images {
+					if r.Float64() < p {
+						k++
+					}
+				}
+				sum, n = sum+p*float64(images), n+float64(images)
+				of = append(of, share{float64(images), float64(k), float64(k), 0})
+			}
+			o := overall(of)
+			if mean := sum / n; o.Pooled.Low <= mean && mean <= o.Pooled.High {
+				held++
+			}
+			if p := truth(); o.New.Low <= p && p <= o.New.High {
+				further++
+			}
+			if o.P < 0.05 {
+				differ++
+			}
+		}
+		t.Logf("tau %v: %d and %d of %d intervals hold the truth; %d say that sites differ", tau, held, further, times, differ)
+		if held < 560 || further < 540 || tau == 0 && differ > 50 || tau > 0 && differ < 500 {
+			t.Errorf("tau %v: pooled %d, further %d, differ %d of %d", tau, held, further, differ, times)
+		}
+	}
+}
+
+// TestNoise: the interval of a noisy share holds the share of the site's images about as often as stated.
+func TestNoise(t *testing.T) {
+	r := mrand.New(mrand.NewPCG(3, 4))
+	const times, n, right, sd = 1000, 400, 388, 22
+	held := 0
+	for range times {
+		s := share{n, right + sd*r.NormFloat64(), 0, sd}
+		s.high = s.low
+		if i := s.interval(); i.Low <= right/float64(n) && right/float64(n) <= i.High {
+			held++
+		}
+	}
+	if held < 930 {
+		t.Errorf("%d of %d intervals hold the share", held, times)
+	}
+	if o := overall([]share{{400, 410, 410, 22}, {400, 380, 380, 0}, {400, 370, 370, 0}}); o.Typical.Low < 0.8 || o.New.Low < 0.4 {
+		t.Errorf("a noisy site beside two others: %+v", o)
+	}
+}
+
+// of is a report of some counts.
+func of(site string, n, right, least int, bins ...tally.Bin) *tally.Report {
+	r := &tally.Report{Site: site, Classifier: strings.Repeat("a", 64), Classes: 3, Least: least, Bins: bins,
+		Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}}
+	return r
+}
+
+func bin(from, to, n, right int, mean float64) tally.Bin {
+	return tally.Bin{From: from, To: to, N: n, Right: right, Confidence: &mean}
+}
+
+// TestPool: hidden counts widen the interval, bins are pooled over common edges, and a site counts once.
+func TestPool(t *testing.T) {
+	few := &tally.Report{Site: "c", Classifier: strings.Repeat("a", 64), Classes: 3, Least: 10, Few: "wrong",
+		Groups: []tally.Group{{Classes: []int{0, 1}, N: 100}}}
+	r, err := Pool([]*tally.Report{few, of("b", 100, 60, 10, bin(0, 6, 40, 15, 0.3), bin(6, 15, 60, 45, 0.8)),
+		of("a", 100, 80, 10, bin(0, 3, 30, 12, 0.1), bin(3, 6, 20, 18, 0.35), bin(6, 15, 50, 50, 0.9))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Sites) != 3 || r.Sites[0].Name != "a" || r.Images != 300 || len(r.Curve) != 2 || r.Curve[0].N != 90 || r.Curve[0].Right != 45 {
+		t.Errorf("%+v", r)
+	}
+	want := (math.Abs(45-(30*0.1+20*0.35+40*0.3)) + math.Abs(95-(50*0.9+60*0.8))) / 200
+	if r.ECE == nil || !near(*r.ECE, want) {
+		t.Errorf("ECE %v; want %v", r.ECE, want)
+	}
+	c := r.Sites[2].Accuracy
+	if c.Low > expit(math.Log(91.5/9.5)) || c.High < expit(math.Log(100.5/0.5)) || !near(c.Value, 0.955) {
+		t.Errorf("a site that hides its wrong images: %+v", c)
+	}
+	if len(r.ByClass) != 1 || r.ByClass[0].Sites != 2 || r.ByClass[0].Images != 200 || !near(r.ByClass[0].Share.Value, 0.7) {
+		t.Errorf("by class %+v", r.ByClass)
+	}
+	other := of("d", 100, 60, 10)
+	other.Classifier = strings.Repeat("b", 64)
+	for name, reports := range map[string][]*tally.Report{"none": nil, "one site twice": {few, few}, "another classifier": {few, other}} {
+		if _, err := Pool(reports); err == nil {
+			t.Errorf("%s: pooled", name)
+		}
+	}
+}

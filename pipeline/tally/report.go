@@ -1,0 +1,244 @@
+package tally
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"fmp/pipeline/federate/identity"
+)
+
+const (
+	// Format is the number of the format of a report.
+	Format = 1
+	// MaxBytes is the maximum size of a report.
+	MaxBytes = 4 << 20
+	// maxClasses and maxCount bound the claims of a report.
+	maxClasses, maxCount = 100_000, 1_000_000_000
+)
+
+// Report is the counts of one site, signed by it.
+type Report struct {
+	Format int `json:"format"`
+	// Site is the name of the key that signed it, Round the number of the round, and Classifier the SHA-256 of the file that was scored.
+	Site       string `json:"site"`
+	Round      uint64 `json:"round"`
+	Classifier string `json:"classifier"`
+	Classes    int    `json:"classes"`
+	// Level is that of the prediction sets; 0 where there are none.
+	Level float64 `json:"level,omitempty"`
+	// Least is the bound: no count is below it; 0 in a report with noise.
+	Least int `json:"least,omitempty"`
+	// Epsilon, Delta and Sigma are those of a report with noise.
+	Epsilon float64 `json:"epsilon,omitempty"`
+	Delta   float64 `json:"delta,omitempty"`
+	Sigma   uint64  `json:"sigma,omitempty"`
+	// Few says which images are fewer than Least, so that only numbers of images are told: "wrong" or "right".
+	Few    string  `json:"few,omitempty"`
+	Groups []Group `json:"groups"`
+	Bins   []Bin   `json:"bins,omitempty"`
+	// Server is the public key (base64) of the server that the report is for; empty in a file.
+	Server    string `json:"server,omitempty"`
+	Signature []byte `json:"signature"`
+	// Names are the classifier's class names, for [Report.Print] alone.
+	Names []string `json:"-"`
+}
+
+func (r *Report) statement() (identity.Statement, error) {
+	bare := *r
+	bare.Signature = nil
+	data, err := json.Marshal(bare)
+	sum := sha256.Sum256(data)
+	return identity.Statement{Purpose: identity.Evaluated, Server: r.Server, Round: r.Round, Client: r.Site, Graph: r.Classifier,
+		Content: hex.EncodeToString(sum[:])}, err
+}
+
+// Sign names the site and signs the report, and returns its file.
+func (r *Report) Sign(k *identity.Key) ([]byte, error) {
+	r.Site = k.Name
+	s, err := r.statement()
+	if err != nil {
+		return nil, err
+	}
+	r.Signature = k.Sign(s)
+	data, err := json.MarshalIndent(r, "", " ")
+	return append(data, '\n'), err
+}
+
+// Read parses a report that a site of a roster signed, and checks it against its own bounds.
+func Read(data []byte, sites *identity.Roster) (*Report, error) {
+	if len(data) > MaxBytes {
+		return nil, fmt.Errorf("report: %d bytes; want up to %d", len(data), MaxBytes)
+	}
+	r := &Report{}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(r); err != nil {
+		return nil, fmt.Errorf("report: not what fmp-edge evaluate writes: %w", err)
+	}
+	if d.More() {
+		return nil, errors.New("report: there is more behind its end")
+	}
+	s, err := r.statement()
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	if !sites.Verify(s, r.Signature) {
+		return nil, fmt.Errorf("report: the roster has no %.128q with a key that signed it", r.Site)
+	}
+	if err := r.check(); err != nil {
+		return nil, fmt.Errorf("report of %q: %w", r.Site, err)
+	}
+	return r, nil
+}
+
+// check returns an error for a report that no images give.
+func (r *Report) check() error {
+	switch {
+	case r.Format != Format:
+		return fmt.Errorf("format %d; this program reads %d", r.Format, Format)
+	case r.Classes < 2 || r.Classes > maxClasses || len(r.Classifier) != 64:
+		return fmt.Errorf("%d classes of the classifier %.80q; want 2 to %d and a sha256", r.Classes, r.Classifier, maxClasses)
+	case r.Level != 0 && !(r.Level >= 0.5 && r.Level <= 0.999):
+		return fmt.Errorf("sets of level %v; want 0.5 to 0.999", r.Level)
+	case r.Few != "" && r.Few != "wrong" && r.Few != "right" || r.Few != "" && (r.Sigma > 0 || len(r.Bins) > 0):
+		return fmt.Errorf("few is %.20q with %d bins; want wrong, right or nothing, and no bins where it is given", r.Few, len(r.Bins))
+	case len(r.Groups) == 0 || len(r.Groups) > r.Classes || len(r.Bins) > Bins:
+		return fmt.Errorf("%d groups and %d bins; want 1 to %d and up to %d", len(r.Groups), len(r.Bins), r.Classes, Bins)
+	}
+	if err := r.checkBound(); err != nil {
+		return err
+	}
+	n, right, err := r.checkGroups()
+	if err != nil {
+		return err
+	}
+	return r.checkBins(n, right)
+}
+
+// checkBound checks the bound on counts, or the noise.
+func (r *Report) checkBound() error {
+	if r.Sigma > 0 {
+		if want, err := Sigma(r.Epsilon, r.Delta); err != nil || want != r.Sigma || r.Least != 0 || len(r.Groups) != r.Classes {
+			return fmt.Errorf("noise of sigma %d for epsilon %v and delta %v, a bound of %d and %d groups: %w", r.Sigma, r.Epsilon, r.Delta,
+				r.Least, len(r.Groups), err)
+		}
+	} else if r.Least < MinLeast || r.Least > MaxLeast || r.Epsilon != 0 || r.Delta != 0 {
+		return fmt.Errorf("a bound of %d on counts, epsilon %v and delta %v without noise; want %d to %d, and 0", r.Least, r.Epsilon, r.Delta,
+			MinLeast, MaxLeast)
+	}
+	return nil
+}
+
+// checkGroups returns the number of images and of those that are right.
+func (r *Report) checkGroups() (n, right int, err error) {
+	seen := make([]bool, r.Classes)
+	for i, g := range r.Groups {
+		last := -1
+		for _, c := range g.Classes {
+			if c <= last || c >= r.Classes || seen[c] {
+				return 0, 0, fmt.Errorf("groups[%d] has class %d twice, out of order or out of bounds", i, c)
+			}
+			last, seen[c] = c, true
+		}
+		tells := onlyN
+		of := count{n: g.N}
+		if g.Right != nil {
+			tells, of.right = andRight, *g.Right
+		}
+		if g.Held != nil {
+			tells, of.held = andHeld, *g.Held
+		}
+		for _, v := range []int{of.n, of.right, of.held} {
+			if v < -maxCount || v > maxCount {
+				return 0, 0, fmt.Errorf("groups[%d] has a count of %d; want up to %d", i, v, maxCount)
+			}
+		}
+		switch {
+		case len(g.Classes) == 0 || (g.Right == nil) != (r.Few != ""):
+			return 0, 0, fmt.Errorf("groups[%d] has %d classes, or tells what few says is hidden", i, len(g.Classes))
+		case g.Held != nil && (r.Level == 0 || g.Right == nil), g.Held != nil && r.Sigma == 0 && g.Size == nil, g.Size != nil && (g.Held == nil ||
+			!(*g.Size >= 0 && *g.Size <= float64(r.Classes))):
+			return 0, 0, fmt.Errorf("groups[%d] tells of sets that it cannot have", i)
+		case (g.Held == nil) != (r.Groups[0].Held == nil):
+			return 0, 0, fmt.Errorf("groups[%d] tells other things than the first", i)
+		case r.Sigma == 0 && !of.fits(tells, r.Least):
+			return 0, 0, fmt.Errorf("groups[%d] has counts that do not fit, or below the bound of %d", i, r.Least)
+		}
+		n, right = n+of.n, right+of.right
+	}
+	if n > maxCount {
+		return 0, 0, fmt.Errorf("%d images; want up to %d", n, maxCount)
+	}
+	return n, right, nil
+}
+
+// checkBins checks the bins against the groups' sums.
+func (r *Report) checkBins(n, right int) error {
+	if r.Few != "" {
+		return nil
+	}
+	to := 0
+	for i, b := range r.Bins {
+		if b.From != to || b.To <= b.From || b.N < -maxCount || b.N > maxCount || b.Right < -maxCount || b.Right > maxCount {
+			return fmt.Errorf("bins[%d] is %+v; want bins that follow each other from 0 to %d, with counts up to %d", i, b, Bins, maxCount)
+		}
+		to = b.To
+		if r.Sigma > 0 {
+			if b.Confidence != nil || b.To != b.From+1 {
+				return fmt.Errorf("bins[%d] has a mean, or is merged, in a report with noise", i)
+			}
+			continue
+		}
+		const rounding = 0.0006
+		if b.Confidence == nil || !(*b.Confidence >= float64(b.From)/Bins-rounding && *b.Confidence <= float64(b.To)/Bins+rounding) ||
+			b.Right < r.Least || b.N-b.Right < r.Least {
+			return fmt.Errorf("bins[%d] has a confidence outside of it, or counts below the bound of %d", i, r.Least)
+		}
+		n, right = n-b.N, right-b.Right
+	}
+	if to != Bins || r.Sigma == 0 && (n != 0 || right != 0) {
+		return fmt.Errorf("the bins end at %d and lack %d images, %d of them right; want those of the groups, to %d", to, n, right, Bins)
+	}
+	return nil
+}
+
+// Total returns the number of images of a report, and the numbers of these that are right and held, 0 where they are hidden.
+func (r *Report) Total() (n, right, held int) {
+	for _, g := range r.Groups {
+		n += g.N
+		if g.Right != nil {
+			right += *g.Right
+		}
+		if g.Held != nil {
+			held += *g.Held
+		}
+	}
+	return n, right, held
+}
+
+// ECE is the expected calibration error by the report's bins (Guo et al. 2017): of merged bins it is at most that of all 15. NaN
+// where there are none.
+func (r *Report) ECE() float64 {
+	total, sum := 0, 0.0
+	for _, b := range r.Bins {
+		total += b.N
+		sum += math.Abs(float64(b.Right) - b.Mean()*float64(b.N))
+	}
+	if total <= 0 {
+		return math.NaN()
+	}
+	return sum / float64(total)
+}
+
+// Mean is a bin's mean confidence: its middle where noise hides it.
+func (b Bin) Mean() float64 {
+	if b.Confidence != nil {
+		return *b.Confidence
+	}
+	return float64(b.From+b.To) / (2 * Bins)
+}

@@ -1,0 +1,218 @@
+// Package tally is cross-site evaluation: each site scores a classifier on its own labelled images and sends signed counts, and a server
+// pools them. Counts below a bound are in no report, and cannot be had from a report by subtraction: classes and bins of confidence are
+// merged until every count, and every difference of two that are nested, reaches the bound.
+//
+// It links nothing of the server, as it is part of the program for small devices.
+package tally
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/onnx/sorting"
+)
+
+const (
+	// Bins is the number of equal bins of confidence (Guo et al. 2017) before any are merged.
+	Bins = 15
+)
+
+// Least, MinLeast and MaxLeast are the default of the bound on counts, and its own bounds.
+const (
+	Least    = 10
+	MinLeast = 2
+	MaxLeast = 1000
+)
+
+// Images is the scores of a site's images, by which a report is made. The zero value with C and Level is ready for use.
+type Images struct {
+	// C is the number of classes, and Level that of the prediction sets; 0 where the classifier has none.
+	C     int
+	Level float64
+	cells [][4]int // by class: whether the most probable class is right (2), and whether the set holds the class (1)
+	sizes []int    // of the sets, by class
+	bins  [Bins][2]int
+	sums  [Bins]float64 // of confidences
+}
+
+// Add adds an image of a class: the class that is most probable, with its probability, and the prediction set, nil where there is none.
+func (m *Images) Add(class, top int, confidence float64, set []bool) error {
+	if class < 0 || class >= m.C || top < 0 || top >= m.C || !(confidence >= 0 && confidence <= 1.0001) {
+		return fmt.Errorf("an image of class %d, taken for class %d with probability %v; there are %d classes", class, top, confidence, m.C)
+	}
+	if m.cells == nil {
+		m.cells, m.sizes = make([][4]int, m.C), make([]int, m.C)
+	}
+	cell, right := 0, 0
+	if top == class {
+		cell, right = 2, 1
+	}
+	if set != nil && set[class] {
+		cell++
+	}
+	for _, in := range set {
+		if in {
+			m.sizes[class]++
+		}
+	}
+	m.cells[class][cell]++
+	b := min(int(confidence*Bins), Bins-1)
+	m.bins[b][right]++
+	m.sums[b] += min(confidence, 1)
+	return nil
+}
+
+// Group is the counts of the images of some classes.
+type Group struct {
+	Classes []int `json:"classes"`
+	N       int   `json:"n"`
+	// Right is the number of images whose most probable class is theirs, and Held that of images whose prediction set holds it; absent
+	// where they are hidden.
+	Right *int `json:"right,omitempty"`
+	Held  *int `json:"held,omitempty"`
+	// Size is the mean size of the sets, rounded to hundredths; absent where Held is.
+	Size *float64 `json:"mean_set_size,omitempty"`
+}
+
+// Bin is the counts of the images whose confidence is in [From, To)/15, the last bin with 1.
+type Bin struct {
+	From  int `json:"from"`
+	To    int `json:"to"`
+	N     int `json:"n"`
+	Right int `json:"right"`
+	// Confidence is the mean confidence, rounded to thousandths; absent in a report with noise.
+	Confidence *float64 `json:"confidence,omitempty"`
+}
+
+// count is the three numbers of a group that conditions are on.
+type count struct{ n, right, held, size int }
+
+func (m *Images) of(class int) count {
+	c := m.cells[class]
+	return count{c[0] + c[1] + c[2] + c[3], c[2] + c[3], c[1] + c[3], m.sizes[class]}
+}
+
+func (a count) plus(b count) count {
+	return count{a.n + b.n, a.right + b.right, a.held + b.held, a.size + b.size}
+}
+
+// The numbers of a group that a report has.
+const (
+	onlyN    = iota // the number of images
+	andRight        // and of those that are right
+	andHeld         // and of those whose set holds the class
+)
+
+// fits reports whether no number, and no difference of two that are nested, is below the bound. Right images are, but for empty sets,
+// among the held: their difference is the number that is wrong and held.
+func (a count) fits(tells, least int) bool {
+	ok := a.n >= least
+	if tells >= andRight {
+		ok = ok && a.right >= least && a.n-a.right >= least
+	}
+	if tells >= andHeld {
+		between := a.held - a.right
+		ok = ok && a.held >= least && a.n-a.held >= least && max(between, -between) >= least
+	}
+	return ok
+}
+
+// ErrFew means that there are too few images for any count.
+var ErrFew = errors.New("too few images")
+
+// Report returns the counts that may be told with a bound: those of fewer images are merged with others, or left out.
+func (m *Images) Report(least int) (*Report, error) {
+	var all count
+	for c := range m.cells {
+		all = all.plus(m.of(c))
+	}
+	if !all.fits(onlyN, least) {
+		return nil, fmt.Errorf("%w: %d, and counts below %d are told to nobody", ErrFew, all.n, least)
+	}
+	r := &Report{Format: Format, Classes: m.C, Level: m.Level, Least: least}
+	tells := andHeld
+	for tells > onlyN && (!all.fits(tells, least) || tells == andHeld && m.Level == 0) {
+		tells--
+	}
+	if tells == onlyN {
+		r.Few = "right"
+		if all.n-all.right < least {
+			r.Few = "wrong"
+		}
+	}
+	r.Groups = m.groups(tells, least)
+	if tells > onlyN {
+		r.Bins = m.merged(least)
+	}
+	return r, nil
+}
+
+// groups merges the classes that do not fit alone, with the smallest of the others until they fit together.
+func (m *Images) groups(tells, least int) (out []Group) {
+	var alone, rest []int
+	var sum count
+	for c := range m.cells {
+		of := m.of(c)
+		switch {
+		case of.fits(tells, least):
+			alone = append(alone, c)
+		case of.n > 0:
+			rest, sum = append(rest, c), sum.plus(of)
+		}
+	}
+	sorting.By(alone, func(a, b int) int { return cmp.Or(cmp.Compare(m.of(a).n, m.of(b).n), cmp.Compare(a, b)) })
+	for len(rest) > 0 && !sum.fits(tells, least) {
+		rest, sum = append(rest, alone[0]), sum.plus(m.of(alone[0]))
+		alone = alone[1:]
+	}
+	group := func(of count, classes ...int) {
+		slices.Sort(classes)
+		g := Group{Classes: classes, N: of.n}
+		if tells >= andRight {
+			g.Right = &of.right
+		}
+		if tells >= andHeld {
+			size := math.Round(100*float64(of.size)/float64(of.n)) / 100
+			g.Held, g.Size = &of.held, &size
+		}
+		out = append(out, g)
+	}
+	for _, c := range alone {
+		group(m.of(c), c)
+	}
+	if len(rest) > 0 {
+		group(sum, rest...)
+	}
+	sorting.By(out, func(a, b Group) int { return cmp.Compare(a.Classes[0], b.Classes[0]) })
+	return out
+}
+
+// merged merges neighbouring bins, from the highest confidence downwards, until both counts of each reach the bound.
+func (m *Images) merged(least int) (out []Bin) {
+	var wrong, right int
+	var sum float64
+	to := Bins
+	for b := Bins - 1; b >= 0; b-- {
+		wrong, right, sum = wrong+m.bins[b][0], right+m.bins[b][1], sum+m.sums[b]
+		if wrong >= least && right >= least {
+			out = append(out, bin(b, to, wrong, right, sum))
+			wrong, right, sum, to = 0, 0, 0, b
+		}
+	}
+	if last := len(out) - 1; to > 0 { // what is left is merged with the bin above
+		above := out[last]
+		n := above.N + wrong + right
+		sum += *above.Confidence * float64(above.N)
+		out[last] = bin(0, above.To, n-above.Right-right, above.Right+right, sum)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+func bin(from, to, wrong, right int, sum float64) Bin {
+	mean := math.Round(1000*sum/float64(wrong+right)) / 1000
+	return Bin{From: from, To: to, N: wrong + right, Right: right, Confidence: &mean}
+}

@@ -1,0 +1,335 @@
+package tally
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"math"
+	mrand "math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/federate/identity"
+)
+
+// drawn is a site's images: how right it is, how often sets hold the class, and how uneven its classes are, differ with the seed.
+func drawn(seed uint64, n, classes int, sets bool) *Images {
+	r := mrand.New(mrand.NewPCG(seed, 1))
+	m := &Images{C: classes}
+	if sets {
+		m.Level = 0.9
+	}
+	accuracy, skew := 0.3+0.7*r.Float64(), r.Float64()
+	for range n {
+		class := min(int(float64(classes)*math.Pow(r.Float64(), 1+3*skew)), classes-1)
+		top := class
+		if r.Float64() > accuracy {
+			top = r.IntN(classes)
+		}
+		var set []bool
+		if sets {
+			set = make([]bool, classes)
+			set[top] = r.Float64() < 0.99
+			set[class] = set[class] || r.Float64() < 0.6
+		}
+		if err := m.Add(class, top, 0.2+0.8*r.Float64(), set); err != nil {
+			panic(err)
+		}
+	}
+	return m
+}
+
+// TestNothingBelowTheBound: whatever a site's images are, no count of a report, no complement and no nested difference is below the bound,
+// nothing is counted twice, and the counts are those of the images.
+func TestNothingBelowTheBound(t *testing.T) {
+	told := [3]int{}
+	for seed := range uint64(400) {
+		least := []int{2, 5, 10}[seed%3]
+		m := drawn(seed, 5+int(seed)*3, 2+int(seed)%9, seed%2 == 0)
+		r, err := m.Report(least)
+		if errors.Is(err, ErrFew) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Classifier = strings.Repeat("a", 64)
+		if err := r.check(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		var all count
+		seen := make([]bool, m.C)
+		for _, g := range r.Groups {
+			var of count
+			for _, c := range g.Classes {
+				if seen[c] {
+					t.Fatalf("seed %d: class %d is in two groups", seed, c)
+				}
+				seen[c], of = true, of.plus(m.of(c))
+			}
+			if g.N != of.n || g.N < least {
+				t.Fatalf("seed %d: %d images; there are %d", seed, g.N, of.n)
+			}
+			told[onlyN]++
+			all = all.plus(of)
+			if g.Right == nil {
+				continue
+			}
+			told[andRight]++
+			wrong := g.N - *g.Right
+			if *g.Right != of.right || *g.Right < least || wrong < least {
+				t.Fatalf("seed %d: %d right and %d wrong with a bound of %d", seed, *g.Right, wrong, least)
+			}
+			if g.Held == nil {
+				continue
+			}
+			told[andHeld]++
+			between := *g.Held - *g.Right
+			if *g.Held != of.held || g.N-*g.Held < least || max(between, -between) < least {
+				t.Fatalf("seed %d: %d held of %d, %d right, with a bound of %d", seed, *g.Held, g.N, *g.Right, least)
+			}
+		}
+		for c, in := range seen {
+			if !in && m.of(c).n > 0 {
+				t.Fatalf("seed %d: class %d is in no group", seed, c)
+			}
+		}
+		if len(r.Bins) == 0 && (all.fits(andRight, least)) {
+			t.Fatalf("seed %d: no bins", seed)
+		}
+		if len(r.Bins) > 0 && math.Abs(r.ECE()-0) > 1 {
+			t.Fatalf("seed %d: ECE %v", seed, r.ECE())
+		}
+	}
+	if slices.Min(told[:]) < 100 {
+		t.Errorf("groups that tell of images, right ones, and sets: %v; too few for a test", told)
+	}
+}
+
+// TestFew: where fewer wrong images than the bound are among them, it says so and no number that leads to them.
+func TestFew(t *testing.T) {
+	m := &Images{C: 3}
+	for i := range 90 {
+		if err := m.Add(i%3, i%3, 0.99, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Add(0, 1, 0.99, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.Report(10)
+	if err != nil || r.Few != "wrong" || len(r.Bins) != 0 || len(r.Groups) != 3 || r.Groups[0].Right != nil || r.Groups[0].N != 31 {
+		t.Errorf("%+v: %v", r, err)
+	}
+	if _, err := (&Images{C: 3}).Report(10); !errors.Is(err, ErrFew) {
+		t.Errorf("of no images: %v", err)
+	}
+}
+
+// TestSigma: the noise is that of the stated formulas, and no smaller whole number would do.
+func TestSigma(t *testing.T) {
+	for _, epsilon := range []float64{0.01, 0.1, 1, 4, 20} {
+		for _, delta := range []float64{1e-12, 1e-5, 0.01} {
+			s, err := Sigma(epsilon, delta)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of := func(sigma float64) float64 {
+				rho := 2 / (2 * sigma * sigma)
+				return rho + 2*math.Sqrt(rho*math.Log(1/delta))
+			}
+			if of(float64(s)) > epsilon || s > 1 && of(float64(s-1)) <= epsilon {
+				t.Errorf("epsilon %v, delta %v: sigma %d gives %v", epsilon, delta, s, of(float64(s)))
+			}
+		}
+	}
+	for _, bad := range [][2]float64{{0, 1e-5}, {21, 1e-5}, {1, 0}, {1, 0.5}, {math.NaN(), 1e-5}, {1, math.NaN()}} {
+		if _, err := Sigma(bad[0], bad[1]); err == nil {
+			t.Errorf("epsilon %v and delta %v are taken", bad[0], bad[1])
+		}
+	}
+}
+
+// TestNoisy: noise is on every count, also of classes without images, and right on average; one image more changes two counts by one.
+func TestNoisy(t *testing.T) {
+	m := drawn(3, 2000, 4, true)
+	n, right, held := 0, 0, 0
+	const times = 60
+	for range times {
+		r, err := m.Noisy(1, 1e-5, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Classifier = strings.Repeat("a", 64)
+		if err := r.check(); err != nil {
+			t.Fatal(err)
+		}
+		a, b, c := r.Total()
+		n, right, held = n+a, right+b, held+c
+	}
+	var all count
+	for c := range m.cells {
+		all = all.plus(m.of(c))
+	}
+	sd := 7 * math.Sqrt(16*times)
+	for name, v := range map[string][2]int{"images": {n, all.n}, "right": {right, all.right}, "held": {held, all.held}} {
+		if off := math.Abs(float64(v[0] - times*v[1])); off > 5*sd {
+			t.Errorf("%s: %d of %d reports; want %d", name, v[0], times, times*v[1])
+		}
+	}
+	same := 0
+	for range 8 {
+		r, err := (&Images{C: 2}).Noisy(0.1, 1e-5, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Groups[0].N == 0 && r.Groups[1].N == 0 {
+			same++
+		}
+	}
+	if same == 8 {
+		t.Error("classes without images have no noise")
+	}
+}
+
+// signed is a report of some images as a file, and the roster of its site.
+func signed(t testing.TB, noise bool) ([]byte, *identity.Roster, *identity.Key) {
+	t.Helper()
+	k, err := identity.New("site 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, err := identity.ParseRoster([]byte(k.Line() + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := drawn(8, 1500, 5, true)
+	r, err := m.Report(10)
+	if noise {
+		r, err = m.Noisy(2, 1e-5, rand.Reader)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Classifier, r.Round = strings.Repeat("c", 64), 4
+	data, err := r.Sign(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data, sites, k
+}
+
+// TestHostileReports: a report that no images give is refused, whoever signed it.
+func TestHostileReports(t *testing.T) {
+	for _, noise := range []bool{false, true} {
+		data, sites, k := signed(t, noise)
+		if _, err := Read(data, sites); err != nil {
+			t.Fatal(err)
+		}
+		other, err := identity.New("site 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		minus, many := -5, maxCount+1
+		for name, change := range map[string]func(*Report){
+			"no groups":            func(r *Report) { r.Groups = nil },
+			"a group twice":        func(r *Report) { r.Groups = append(r.Groups, r.Groups[0]) },
+			"no classes":           func(r *Report) { r.Groups[0].Classes = nil },
+			"class out of bounds":  func(r *Report) { r.Groups[0].Classes = []int{5} },
+			"negative class":       func(r *Report) { r.Groups[0].Classes = []int{-1} },
+			"more than a billion":  func(r *Report) { r.Groups[0].N = many },
+			"right without end":    func(r *Report) { r.Groups[0].Right = &many },
+			"no bins":              func(r *Report) { r.Bins = nil },
+			"bins out of order":    func(r *Report) { slices.Reverse(r.Bins) },
+			"a bin too many":       func(r *Report) { r.Bins = append(r.Bins, r.Bins[0]) },
+			"a bin beyond":         func(r *Report) { r.Bins[len(r.Bins)-1].To = 16 },
+			"another format":       func(r *Report) { r.Format = 2 },
+			"no classifier":        func(r *Report) { r.Classifier = "" },
+			"too many classes":     func(r *Report) { r.Classes = maxClasses + 1 },
+			"level above":          func(r *Report) { r.Level = 1.5 },
+			"hidden and told":      func(r *Report) { r.Few = "wrong" },
+			"few of something":     func(r *Report) { r.Few = "all" },
+			"noise of less":        func(r *Report) { r.Sigma++ },
+			"bound of one":         func(r *Report) { r.Least = 1 },
+			"sets without a level": func(r *Report) { r.Level = 0 },
+		} {
+			var r Report
+			if err := json.Unmarshal(data, &r); err != nil {
+				t.Fatal(err)
+			}
+			change(&r)
+			forged, err := r.Sign(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Read(forged, sites); err == nil {
+				t.Errorf("noise %v: %s: the report is taken", noise, name)
+			}
+		}
+		if noise {
+			continue
+		}
+		for name, change := range map[string]func(*Report){
+			"below the bound":     func(r *Report) { r.Groups[0].N = *r.Groups[0].Right + 1 },
+			"more right than all": func(r *Report) { r.Groups[0].Right = &r.Groups[0].N },
+			"negative":            func(r *Report) { r.Groups[0].Held = &minus },
+			"bins of others":      func(r *Report) { r.Bins[0].N += 20 },
+			"confidence outside":  func(r *Report) { v := 1.5; r.Bins[0].Confidence = &v },
+			"size above":          func(r *Report) { v := 6.0; r.Groups[0].Size = &v },
+		} {
+			var r Report
+			if err := json.Unmarshal(data, &r); err != nil {
+				t.Fatal(err)
+			}
+			change(&r)
+			forged, err := r.Sign(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Read(forged, sites); err == nil {
+				t.Errorf("%s: the report is taken", name)
+			}
+		}
+		if _, err := Read(bytes.Replace(data, []byte(`"round": 4`), []byte(`"round": 5`), 1), sites); err == nil {
+			t.Error("a report that was changed is taken")
+		}
+		var r Report
+		if err := json.Unmarshal(data, &r); err != nil {
+			t.Fatal(err)
+		}
+		forged, err := r.Sign(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(forged, sites); err == nil {
+			t.Error("a report that another key signed is taken")
+		}
+	}
+}
+
+// FuzzReport: a report of any contents is refused, or has sums, an ECE and a text; signatures are left out.
+func FuzzReport(f *testing.F) {
+	for _, noise := range []bool{false, true} {
+		data, _, _ := signed(f, noise)
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<16 {
+			return
+		}
+		var r Report
+		if json.Unmarshal(data, &r) != nil || r.check() != nil {
+			return
+		}
+		n, right, held := r.Total()
+		if n > maxCount || right > maxCount*maxClasses || held < -maxCount*maxClasses || r.ECE() < 0 {
+			t.Errorf("%d images, %d right, %d held, ECE %v", n, right, held, r.ECE())
+		}
+		var out bytes.Buffer
+		if err := r.Print(&out); err != nil || out.Len() == 0 {
+			t.Error(err)
+		}
+	})
+}
