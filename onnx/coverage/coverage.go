@@ -78,7 +78,7 @@ var missing = []struct {
 }{
 	{Shape, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Shape, texts, "text; the file's own word on the result is taken"},
-	{Shape, "Attention BitCast CausalConvWithState CenterCropPad ImageDecoder LinearAttention RotaryEmbedding SwiGLU Swish",
+	{Shape, "Attention BitCast CausalConvWithState ImageDecoder LinearAttention RotaryEmbedding SwiGLU Swish",
 		"no rule yet; the file's own word on the result is taken"},
 
 	{Kernel, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
@@ -93,7 +93,7 @@ var missing = []struct {
 	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear", "quantised values: differentiate the model before it is quantised"},
 	{Gradient, "Scatter", "grad upgrades it to ScatterElements first, which has one"},
 	{Gradient, "NonMaxSuppression Unique", "its result is a choice or an order of its inputs, and a loss does not pass through it"},
-	{Gradient, "AffineGrid BitCast CenterCropPad Compress CumProd Det ImageDecoder LRN LinearAttention LpPool " +
+	{Gradient, "AffineGrid BitCast CumProd Det ImageDecoder LinearAttention " +
 		"MaxRoiPool MaxUnpool TensorScatter", "no rule yet; grad names the node"},
 }
 

@@ -8,6 +8,8 @@ import (
 )
 
 func init() {
+	register(vjpCompress, "Compress")
+	register(vjpCenterCropPad, "CenterCropPad")
 	register(vjpSlice, "Slice")
 	register(vjpGather, "Gather")
 	register(vjpGatherElements, "GatherElements")
@@ -308,4 +310,43 @@ func vjpPad(c *call) ([]string, error) {
 	}
 	out[0] = g
 	return out, nil
+}
+
+// vjpCompress puts each cotangent back where the condition took it from.
+func vjpCompress(c *call) ([]string, error) {
+	x, g := c.in(0), c.g()
+	at := c.reshape(c.un("NonZero", c.in(1)), c.ints(-1))
+	count := c.reshape(c.un("Size", at), c.ints(1))
+	if _, ok := c.node.Attr("axis"); !ok {
+		flat := c.scatterAdd(c.reshape(c.un("Size", x), c.ints(1)), at, g, 0, c.dtype(x))
+		return []string{c.reshape(flat, c.shapeOf(x)), ""}, nil
+	}
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	axis, err := c.axis(x)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]string, r)
+	for i := range parts {
+		parts[i] = c.dim(x, i)
+	}
+	parts[axis] = count
+	line := ones(r)
+	line[axis] = -1
+	where := c.op("Expand", []string{c.reshape(at, c.ints(line...)), c.vec(parts...)})
+	return []string{c.scatterAdd(c.shapeOf(x), where, g, axis, c.dtype(x)), ""}, nil
+}
+
+// vjpCenterCropPad cuts where the node padded, and pads where it cut: about the same centre.
+func vjpCenterCropPad(c *call) ([]string, error) {
+	to := c.shapeOf(c.in(0))
+	axes, ok := c.node.Attr("axes")
+	if !ok {
+		return []string{c.op("CenterCropPad", []string{c.g(), to}), ""}, nil
+	}
+	to = c.op("Gather", []string{to, c.constant(onnx.Vector(axes.Ints...))})
+	return []string{c.op("CenterCropPad", []string{c.g(), to}, axes), ""}, nil
 }

@@ -2,11 +2,13 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
 
 func init() {
+	register(vjpLRN, "LRN")
 	register(vjpBatchNormalization, "BatchNormalization")
 	register(vjpLayerNormalization, "LayerNormalization")
 	register(vjpInstanceNormalization, "InstanceNormalization")
@@ -260,4 +262,30 @@ func vjpLpNormalization(c *call) ([]string, error) {
 	zero := c.op("Equal", []string{norm, c.num(0, x)})
 	v := c.div(c.sub(g, c.mul(along, slope)), c.where(zero, c.num(1, x), norm))
 	return []string{c.where(zero, c.num(0, x), v)}, nil
+}
+
+// vjpLRN: y = x s^-β with s = bias + α A(x²), where A is the mean over neighbouring channels, zeros beyond the ends. Its adjoint is the
+// mean over the mirrored neighbours: g s^-β - 2αβ x Aᵀ(g x s^(-β-1)).
+func vjpLRN(c *call) ([]string, error) {
+	x, g := c.in(0), c.g()
+	s := c.shape(x)
+	if len(s) < 3 || slices.ContainsFunc(s[1:], func(d onnx.Dim) bool { return !d.IsKnown() }) {
+		return nil, fmt.Errorf("the sizes of all axes of %q but the first must be known; export the model with them fixed", x)
+	}
+	channels, rest := s[1].Size, 1
+	for _, d := range s[2:] {
+		rest *= d.Size
+	}
+	alpha, beta := float64(c.attrs.Float("alpha")), float64(c.attrs.Float("beta"))
+	size := int(c.attrs.Int("size"))
+	before := (size - 1) / 2
+	mean := func(v string, before, after int) string {
+		v = c.op("AveragePool", []string{c.reshape(v, c.ints(-1, 1, channels, rest))}, onnx.IntsAttr("kernel_shape", size, 1),
+			onnx.IntsAttr("pads", before, 0, after, 0), onnx.IntAttr("count_include_pad", 1))
+		return c.reshape(v, c.shapeOf(x))
+	}
+	sum := c.add(c.num(float64(c.attrs.Float("bias")), x), c.mul(c.num(alpha, x), mean(c.mul(x, x), before, size-1-before)))
+	power := c.op("Pow", []string{sum, c.num(-beta, x)})
+	back := mean(c.div(c.mul(c.mul(g, x), power), sum), size-1-before, before)
+	return []string{c.sub(c.mul(g, power), c.mul(c.num(2*alpha*beta, x), c.mul(x, back)))}, nil
 }

@@ -12,6 +12,7 @@ func init() {
 	register(vjpGlobalAveragePool, "GlobalAveragePool")
 	register(vjpGlobalMaxPool, "GlobalMaxPool")
 	register(vjpGlobalLpPool, "GlobalLpPool")
+	register(vjpLpPool, "LpPool")
 }
 
 // vjpMaxPool sends each cotangent to the element that the node's second output says was the largest.
@@ -28,24 +29,34 @@ func vjpMaxPool(c *call) ([]string, error) {
 	return []string{c.reshape(flat, c.shapeOf(x))}, nil
 }
 
-// vjpAveragePool spreads each cotangent, divided by the number of elements averaged, over its window.
-func vjpAveragePool(c *call) ([]string, error) {
-	x, y, g := c.in(0), c.out(0), c.g()
+// pooled returns the windows of a pooling.
+func (c *call) pooled() (window, error) {
+	x := c.in(0)
 	w, err := c.window(x, "")
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	if err := c.autoPad(&w, x); err != nil {
-		return nil, err
+		return w, err
 	}
 	if c.attrs.Int("ceil_mode") == 1 {
 		// Windows may hang over the padded end: the adjoint is the same with that much more padding.
 		s := c.shape(x)
 		for i := range w.end {
 			if !s[2+i].IsKnown() {
-				return nil, fmt.Errorf("ceil_mode needs the size of spatial axis %d of %q; export the model with it fixed", i, x)
+				return w, fmt.Errorf("ceil_mode needs the size of spatial axis %d of %q; export the model with it fixed", i, x)
 			}
 		}
+	}
+	return w, nil
+}
+
+// vjpAveragePool spreads each cotangent, divided by the number of elements averaged, over its window.
+func vjpAveragePool(c *call) ([]string, error) {
+	x, g := c.in(0), c.g()
+	w, err := c.pooled()
+	if err != nil {
+		return nil, err
 	}
 	area := product(w.Kernel)
 	count, err := c.averaged(w, area)
@@ -57,8 +68,30 @@ func vjpAveragePool(c *call) ([]string, error) {
 	} else {
 		g = c.div(g, count)
 	}
+	return []string{c.overWindows(w, g)}, nil
+}
+
+// vjpLpPool: y = (sum |x|^p)^(1/p) has the slope sign(x) (|x|/y)^(p-1) at each element of its window, taken for 0 where all is 0.
+func vjpLpPool(c *call) ([]string, error) {
+	x, y, g := c.in(0), c.out(0), c.g()
+	w, err := c.pooled()
+	if err != nil {
+		return nil, err
+	}
+	slope := c.un("Sign", x)
+	if p := c.attrs.Int("p"); p != 1 {
+		norm := c.where(c.op("Equal", []string{y, c.num(0, x)}), c.num(1, x), y)
+		g = c.op("Mul", []string{g, c.op("Pow", []string{norm, c.num(float64(1-p), x)})})
+		slope = c.mul(slope, c.op("Pow", []string{c.un("Abs", x), c.num(float64(p-1), x)}))
+	}
+	return []string{c.mul(slope, c.overWindows(w, g))}, nil
+}
+
+// overWindows adds each element of g to all that its window covers.
+func (c *call) overWindows(w window, g string) string {
+	x, y := c.in(0), c.out(0)
 	if v, ok := c.tile(w, x, y, g); ok {
-		return []string{v}, nil
+		return v
 	}
 	// One channel at a time, all as a batch, through a kernel of ones.
 	sx, sy := c.shapeOf(x), c.shapeOf(y)
@@ -78,7 +111,7 @@ func vjpAveragePool(c *call) ([]string, error) {
 		// The exact reach of the windows is not a function of the padding alone: let spread measure it.
 		like = c.shaped(c.un("Identity", like), c.dtype(x), unknownDims(one))
 	}
-	return []string{c.reshape(c.spread(w, flat, kernel, like), sx)}, nil
+	return c.reshape(c.spread(w, flat, kernel, like), sx)
 }
 
 func unknownDims(s []onnx.Dim) []onnx.Dim {

@@ -14,7 +14,7 @@ var movementRules = map[string]rule{
 	"Split": inferSplit, "Slice": inferSlice, "Squeeze": inferSqueeze, "Unsqueeze": inferUnsqueeze,
 	"Gather": inferGather, "GatherElements": inferGatherElements, "GatherND": inferGatherND,
 	"Scatter": inferSameAsFirst, "TensorScatter": inferSameAsFirst, "ScatterElements": inferSameAsFirst, "ScatterND": inferSameAsFirst,
-	"Expand": inferExpand, "Tile": inferTile, "Pad": inferPad, "Trilu": inferSameAsFirst,
+	"Expand": inferExpand, "Tile": inferTile, "Pad": inferPad, "CenterCropPad": inferCenterCropPad, "Trilu": inferSameAsFirst,
 	"ReverseSequence": inferSameAsFirst, "DepthToSpace": inferDepthToSpace, "SpaceToDepth": inferSpaceToDepth,
 	"Compress": inferCompress, "Unique": inferUnique,
 }
@@ -598,6 +598,41 @@ func inferTile(c *call) error {
 	out := make([]expr, len(rep))
 	for i := range out {
 		out[i] = x.shape[i].times(rep[i])
+	}
+	c.set(0, x.dtype, out)
+	return nil
+}
+
+func inferCenterCropPad(c *call) error {
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	axes := c.attrs.Ints("axes")
+	if len(axes) == 0 {
+		for i := range x.shape {
+			axes = append(axes, i)
+		}
+	}
+	if _, err := axesOf(axes, len(x.shape)); err != nil {
+		return err
+	}
+	sizes := c.indices(1)
+	if sizes == nil {
+		c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
+		return nil
+	}
+	if len(sizes) != len(axes) {
+		return fmt.Errorf("%d sizes for %d axes; there must be one an axis", len(sizes), len(axes))
+	}
+	out := slices.Clone(x.shape)
+	for i, a := range axes {
+		a, _ = axis(a, len(out))
+		if v, ok := sizes[i].value(); ok && v < 0 {
+			return fmt.Errorf("axis %d is given size %d; allowed are 0 and up", a, v)
+		}
+		out[a] = c.size(sizes[i])
 	}
 	c.set(0, x.dtype, out)
 	return nil
