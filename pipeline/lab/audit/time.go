@@ -88,6 +88,8 @@ type target struct {
 	// write puts the image into the folder of its class; nil stands for a white one of the network's size.
 	write func(folder string, fit imagefile.Fit) error
 	more  int // images beside it that come and go with it
+	// unreadable says that the image is none, so that the reply is an error.
+	unreadable bool
 }
 
 var targets = []target{
@@ -98,7 +100,7 @@ var targets = []target{
 	{name: "no finite numbers for one image", extractor: slow("Exp", 1e30, 1)},
 	{name: "Mod, which takes long for one image", extractor: slow("Mod", 1e30, 1e-30)},
 	{name: "a file of 6 megapixels", write: func(folder string, _ imagefile.Fit) error { return writePNG(folder, "big.png", 3000, 2000, 0) }},
-	{name: "a file that cannot be read", write: func(folder string, _ imagefile.Fit) error {
+	{name: "a file that cannot be read", unreadable: true, write: func(folder string, _ imagefile.Fit) error {
 		return os.WriteFile(filepath.Join(folder, "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"), 0o600)
 	}},
 }
@@ -121,6 +123,7 @@ func RunTime(ctx context.Context, p *experiment.Prepared, o Options, runs int, a
 		if err != nil {
 			return nil, err
 		}
+		f.Digest = fmt.Sprintf("%064x", 1)
 		cl, err := client.New(m, f, 1)
 		if err != nil {
 			a.Refused = err.Error()
@@ -159,7 +162,13 @@ func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.
 		r.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
 		for i, k := range append([]int{0, 1}, in...) {
 			ms, err := reply(ctx, cl, folders[k], b, m.after)
-			if err != nil {
+			var late *client.LateError
+			switch unread := t.unreadable && k == 1; {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case unread && err == nil:
+				return errors.New("an image that cannot be read was read")
+			case err != nil && !unread && !errors.As(err, &late): // late work has its reply then as well
 				return err
 			}
 			if i >= 2 { // the first of each warm up
@@ -175,7 +184,7 @@ func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.
 	return nil
 }
 
-// reply returns the milliseconds from the start of a client's work to its reply, whether that is an upload or an error.
+// reply returns the milliseconds from the start of a client's work to its reply, an upload or an error.
 func reply(ctx context.Context, cl *client.Client, folder string, b privacy.Budget, after time.Duration) (float64, error) {
 	start := time.Now()
 	err := client.Reply(ctx, after, func(ctx context.Context) (client.Answer, error) {
@@ -195,11 +204,7 @@ func reply(ctx context.Context, cl *client.Client, folder string, b privacy.Budg
 		_, err = u.Encode()
 		return answer{}, err
 	})
-	ms := float64(time.Since(start).Nanoseconds()) / 1e6
-	if ctx.Err() != nil {
-		return 0, err
-	}
-	return ms, nil // an error, of work that took too long as well, is a reply
+	return float64(time.Since(start).Nanoseconds()) / 1e6, err
 }
 
 // answer is a reply whose content nobody reads.
@@ -215,7 +220,7 @@ func (t target) photographs(folder string, cl *client.Client, with bool) error {
 		n += t.more
 	}
 	for i := range n {
-		if err := writePNG(filepath.Join(folder, fmt.Sprint(i%cl.Manifest.C)), fmt.Sprintf("%03d.png", i), cl.Fit.W, cl.Fit.H,
+		if err := writePNG(filepath.Join(folder, class(cl, i)), fmt.Sprintf("%03d.png", i), cl.Fit.W, cl.Fit.H,
 			i+1); err != nil {
 			return err
 		}
@@ -223,7 +228,7 @@ func (t target) photographs(folder string, cl *client.Client, with bool) error {
 	if !with {
 		return nil
 	}
-	last := filepath.Join(folder, fmt.Sprint(beside%cl.Manifest.C))
+	last := filepath.Join(folder, class(cl, beside))
 	if err := os.MkdirAll(last, 0o700); err != nil {
 		return err
 	}
@@ -231,6 +236,15 @@ func (t target) photographs(folder string, cl *client.Client, with bool) error {
 		return t.write(last, cl.Fit)
 	}
 	return writePNG(last, "white.png", cl.Fit.W, cl.Fit.H, 0)
+}
+
+// class is the name of an image's class, and of its folder.
+func class(cl *client.Client, i int) string {
+	y := i % cl.Manifest.C
+	if names := cl.Classes().Names; len(names) > y {
+		return names[y]
+	}
+	return fmt.Sprint(y)
 }
 
 // writePNG writes a drawn picture, of seed 0 a white one.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ func TestTimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.Digest = strings.Repeat("0", 64)
 	cl, err := client.New(m, f, 1)
 	if err != nil {
 		t.Fatal(err)
