@@ -11,8 +11,8 @@
 //	output, err := model.GetOutputTensors()
 //
 // Its limits are those of onnx-go v0.5.0, the last one (2019-12-30): a model is handed over without its version of the operator set,
-// without domains and functions, and attributes that are graphs are refused, so that there are neither loops nor conditions. [Graph].Opset says the
-// version. A model of today is opened by package run in place of onnx-go, which has none of these limits.
+// without domains and functions, and attributes that are graphs are refused, so that there are neither loops nor conditions.
+// [Graph].Opset says the version. A model of today is opened by package run in place of onnx-go, which has none of these limits.
 //
 // The tensor library behind onnx-go does not build for machines of 32 bits: there the package is empty.
 package onnxgo
