@@ -4,6 +4,10 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"fmp/models"
 	"fmp/onnx/engine"
 	"fmp/pipeline/federate/store"
@@ -11,7 +15,8 @@ import (
 )
 
 // Classifier serves one classifier without a round: predictions under the paths of a round's server, the classifier's file under
-// /classifier.onnx, and, where page is not nil, the page that classifies photographs, to which / leads.
+// /classifier.onnx, and metrics of predictions under /metrics. Where page is not nil, so is the page that classifies photographs, to which
+// / leads.
 func Classifier(eng engine.Engine, data []byte, page http.Handler, log *slog.Logger, t *trace.Tracer) (http.Handler, func(), error) {
 	p := newPredictor(eng, quietly(log), t)
 	v := store.Version{Number: 1, Digest: models.DigestBytes(data), Bytes: len(data)}
@@ -22,6 +27,10 @@ func Classifier(eng engine.Engine, data []byte, page http.Handler, log *slog.Log
 	for _, r := range p.routes() {
 		mux.Handle(r.pattern, traced(t, r.pattern, r.handle))
 	}
+	r := prometheus.NewRegistry()
+	r.MustRegister(append(p.watch.collectors(), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /classifier.onnx", func(w http.ResponseWriter, r *http.Request) { serveModel(w, r, v.Digest, data) })
 	if page != nil {
 		mux.Handle("GET /{$}", http.RedirectHandler("/page/predict.html", http.StatusSeeOther))

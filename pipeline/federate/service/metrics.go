@@ -61,6 +61,7 @@ func newMetrics(s *Server) *metrics {
 			func() int { return one(s.Store.Space().Full) }),
 		privacyGauge(s.Round.Privacy),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(s.predictions.watch.collectors()...)
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
 }

@@ -93,6 +93,8 @@ type predictor struct {
 	// arriving bounds the memory of bodies until they are whole, intake that of requests from then on, decoding that of pictures.
 	arriving, intake, decoding *intake
 
+	watch *watch
+
 	mu      sync.Mutex
 	serving *served
 }
@@ -107,7 +109,7 @@ func newPredicting(all int64) *intake {
 // newPredictor returns a predictor with the bounds of one server.
 func newPredictor(eng engine.Engine, log *slog.Logger, t *trace.Tracer) *predictor {
 	p := &predictor{engine: eng, log: log, tracer: t, refuse: refuse, permits: func(*http.Request) bool { return true },
-		void:     func(int) bool { return false },
+		void: func(int) bool { return false }, watch: newWatch(),
 		arriving: newPredicting(maxArriving), intake: newPredicting(maxPredicting), decoding: newPredicting(maxDecoding)}
 	p.arriving.total, p.arriving.shares = bodyTime, newShares(maxArriving/2)
 	return p
@@ -168,6 +170,7 @@ func (p *predictor) serve(v store.Version, data, rows []byte) error {
 	last := p.serving
 	p.serving = next
 	p.mu.Unlock()
+	p.watch.restart()
 	if last != nil {
 		last.close()
 	}
@@ -319,6 +322,7 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool, build func(
 	}
 	at.computed = time.Now()
 	span.Set("fmp.images", len(all), "fmp.queue_us", int(at.queue.Microseconds()), "fmp.run_us", int(at.infer.Microseconds()))
+	p.watch.add(c, all)
 	return use(v.version, c, all)
 }
 

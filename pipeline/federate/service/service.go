@@ -122,8 +122,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		gone: map[string]*store.Record{}, void: map[int]time.Time{}, dropped: map[int]bool{},
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}, faults: map[string]*rate.Limiter{}}
 	s.clients.Store(c.Round.Clients)
-	s.metrics = newMetrics(s)
 	s.predictions = newPredictor(c.Engine, c.Log, c.Tracer)
+	s.metrics = newMetrics(s)
 	s.predictions.refuse, s.predictions.permits, s.predictions.void = s.refuse, s.permits, s.isVoid
 	for r, err := range c.Store.All(ctx) {
 		if err != nil {

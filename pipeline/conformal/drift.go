@@ -1,0 +1,88 @@
+package conformal
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"fmp/models/rng"
+)
+
+// Drift tests that a stream of images is exchangeable, that is, drawn alike from the first to the last, by a conformal test martingale
+// (Vovk, Nouretdinov and Gammerman 2003), and looks at each image once. The p-value of image n is the rank of its score among those of
+// images 1 to n, ties by lot; under exchangeability these are independent and uniform on [0, 1]. A gambler starts with 1 and bets on each,
+//
+//	f(p) = 1 + e (p - 1/2),  e in {-1, 0, 1}, a third of the wealth on each, of which a share J moves anew before each bet
+//
+// the Simple Jumper (Vovk, Petej, Nouretdinov, Ahlberg, Carlsson and Gammerman 2021, Retrain or not retrain). Wealth ever reaches 1/a with
+// a probability of at most a, however often one looks (Ville 1939). Images that depend on those before them, such as frames of a film,
+// are not exchangeable, and are found as well. A Drift is for one goroutine.
+type Drift struct {
+	counts  [levels + 1]int // of scores, as sums over levels (Fenwick 1994)
+	n       int
+	shares  [3]float64 // of the wealth on each e, which sum to 1
+	log     float64    // of wealth, natural
+	highest float64
+	lot     *rand.Rand
+}
+
+const (
+	// levels are the scores that are told apart: log odds of -20 to 20 in steps of .0006.
+	levels = 1 << 16
+	odds   = 20.
+	// jump is J.
+	jump = 0.01
+)
+
+// NewDrift returns a test that has seen nothing; the seed is that of its lots.
+func NewDrift(seed uint64) *Drift {
+	return &Drift{shares: [3]float64{1. / 3, 1. / 3, 1. / 3}, lot: rng.New(seed, "drift", "lots")}
+}
+
+// Images is the number of images that were looked at.
+func (d *Drift) Images() int { return d.n }
+
+// Wealth returns the decimal logarithm of the gambler's wealth now, and of the highest ever: 2 and more is evidence of drift at a level of
+// .01.
+func (d *Drift) Wealth() (now, highest float64) { return d.log / math.Ln10, d.highest / math.Ln10 }
+
+// Add looks at one more image, by the probability of its most probable class.
+func (d *Drift) Add(confidence float64) {
+	d.bet(d.rank(confidence))
+}
+
+// rank returns the p-value of a confidence among all so far, itself included.
+func (d *Drift) rank(confidence float64) float64 {
+	if !(confidence >= 0) { // no probability
+		confidence = 0
+	}
+	confidence = min(confidence, 1) // but for rounding
+	at := 1 + int((levels-1)*(min(max(math.Log(confidence/(1-confidence)), -odds), odds)/(2*odds)+0.5))
+	d.n++
+	for i := at; i <= levels; i += i & -i {
+		d.counts[i]++
+	}
+	below, upTo := d.sum(at-1), d.sum(at)
+	return (float64(below) + d.lot.Float64()*float64(upTo-below)) / float64(d.n)
+}
+
+// sum returns how many scores are of a level or lower.
+func (d *Drift) sum(level int) (n int) {
+	for ; level > 0; level -= level & -level {
+		n += d.counts[level]
+	}
+	return n
+}
+
+// bet plays one p-value.
+func (d *Drift) bet(p float64) {
+	var total float64
+	for i := range d.shares {
+		d.shares[i] = ((1-jump)*d.shares[i] + jump/3) * (1 + float64(i-1)*(p-0.5))
+		total += d.shares[i]
+	}
+	for i := range d.shares {
+		d.shares[i] /= total
+	}
+	d.log += math.Log(total)
+	d.highest = max(d.highest, d.log)
+}
