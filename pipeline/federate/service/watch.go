@@ -35,10 +35,10 @@ func newWatch() *watch {
 			Help: "Predictions by their most probable class; classes after the first 100 are one."}, []string{"class"}),
 		confidence: histogram("fmp_prediction_confidence", "Probability of the most probable class.",
 			[]float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .99, .999, 1}),
-		entropy:      histogram("fmp_prediction_entropy_nats", "Entropy of the probabilities.", nats),
+		entropy: histogram("fmp_prediction_entropy_nats", "Entropy of the probabilities.", nats),
 		disagreement: histogram("fmp_prediction_disagreement_nats", "Disagreement of the heads (mutual information): large for new "+
 			"kinds of image.", nats),
-		set:          histogram("fmp_prediction_set_classes", "Classes in the prediction set.", []float64{0, 1, 2, 3, 5, 10, 20, 50, 100}),
+		set: histogram("fmp_prediction_set_classes", "Classes in the prediction set.", []float64{0, 1, 2, 3, 5, 10, 20, 50, 100}),
 		open: prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_predictions_open_total",
 			Help: "Predictions whose set has not one class alone: they are for people."}),
 	}
