@@ -207,3 +207,33 @@ func TestAuditExtractors(t *testing.T) {
 	fmt.Fprintf(&b, "\nAn image has %d bits.\n", audits[0].Extractors[0].Most)
 	write(t, "privacy.md", "audit-extractors", b.String())
 }
+
+// TestAuditTime: the table of the attack by time is of the kept audit, in 200 runs of which replies at a fixed time give an AUC of .6 at
+// most, whatever the image or the graph.
+func TestAuditTime(t *testing.T) {
+	var audits []struct {
+		Time    []audit.Timed
+		ReplyMS float64 `json:"reply_ms"`
+	}
+	keptAudit(t, "time", &audits)
+	var b strings.Builder
+	fmt.Fprintf(&b, "| what differs | when it is made: AUC | ms with, without | after %g ms: AUC | ms with, without |\n"+
+		"| --- | ---: | --- | ---: | --- |\n", audits[0].ReplyMS)
+	measured := 0
+	for _, a := range audits[0].Time {
+		if a.Refused != "" {
+			fmt.Fprintf(&b, "| %s | refused | | | |\n", a.Name)
+			continue
+		}
+		measured++
+		if a.Runs < 200 || a.Fixed.AUC > 0.6 {
+			t.Errorf("%s: an AUC of %.3f in %d runs", a.Name, a.Fixed.AUC, a.Runs)
+		}
+		fmt.Fprintf(&b, "| %s | %.3f | %.1f, %.1f | %.3f | %.2f, %.2f |\n", a.Name, a.AtOnce.AUC, a.AtOnce.With, a.AtOnce.Without, a.Fixed.AUC,
+			a.Fixed.With, a.Fixed.Without)
+	}
+	if measured < 7 {
+		t.Errorf("%d attacks by time", measured)
+	}
+	write(t, "privacy.md", "audit-time", b.String())
+}

@@ -12,7 +12,7 @@ case $name in
 moments-*) cd "${FOLDER:?the folder of efficientnet_lite0_features_128.onnx}" && set -- pretrained/cifar10-20 --rounds 1 ;;
 class-means-*) set -- closed/cifar10 --rounds 10 --calibrate 10 ;;
 extractor) set -- closed/cifar10 --server extractor --engine.name pure; points=0 ;;
-time) set -- privacy/local-1 --rounds 1 --time 200 --reply-after 1200ms --engine.name pure; points=0 ;;
+time) set -- privacy/local-1 --rounds 1 --time 200 --reply-after 1500ms --engine.name pure; points=0 ;;
 *) echo "no audit $name" >&2; exit 2 ;;
 esac
 run=$1
