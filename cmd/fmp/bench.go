@@ -90,8 +90,8 @@ other model.`,
 		}
 		return printBench(cmd.OutOrStdout(), cfg.Dataset.Name, out)
 	}
-	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchRoundCommand(), newBenchServeCommand(), newBenchSetsCommand(),
-		newBenchMartingaleCommand())
+	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchPhotosCommand(), newBenchRoundCommand(), newBenchServeCommand(),
+		newBenchSetsCommand(), newBenchMartingaleCommand())
 	return cmd
 }
 

@@ -150,10 +150,15 @@ func (f Fit) decodeFile(ctx context.Context, path string, pixels int, dst []uint
 		return digest, err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, int64(longest(pixels))+1))
-	if err != nil {
+	var b bytes.Buffer
+	limit := int64(longest(pixels))
+	if st, err := file.Stat(); err == nil {
+		b.Grow(int(min(limit, st.Size())) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(io.LimitReader(file, limit+1)); err != nil {
 		return digest, fmt.Errorf("%s: %w", path, err)
 	}
+	data := b.Bytes()
 	if len(data) >= 12 && slices.Contains(heif, formatOf(data[:12])) {
 		im, err := decodeHEIF(ctx, data, pixels)
 		if err != nil {
@@ -181,11 +186,34 @@ func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 // Decode decodes an image after checking its size, and writes its pixels as [Fit.Pixels] does, upright (EXIF). It stops soon after ctx has
 // ended. HEIC and AVIF are refused: they are decoded from files.
 func (f Fit) Decode(ctx context.Context, data []byte, dst []uint8) error {
-	p, err := decode(ctx, data, MaxBytes, MaxPixels, f)
+	p, err := f.Read(ctx, data)
 	if err == nil {
-		f.pixels(p, dst)
+		p.Pixels(dst)
 	}
 	return err
+}
+
+// Decoded is an image that is decoded as far as a fit wants it, and not yet resized.
+type Decoded struct {
+	picture
+	fit Fit
+}
+
+// Read is the first half of [Fit.Decode].
+func (f Fit) Read(ctx context.Context, data []byte) (*Decoded, error) {
+	p, err := decode(ctx, data, MaxBytes, MaxPixels, f)
+	return &Decoded{p, f}, err
+}
+
+// Pixels is the second half of [Fit.Decode], to be called once.
+func (d *Decoded) Pixels(dst []uint8) { d.fit.pixels(d.picture, dst) }
+
+// Covers returns how many pixels of the image a decoded one covers, across and down.
+func (d *Decoded) Covers() (across, down float64) {
+	if d.reduced == nil {
+		return 1, 1
+	}
+	return d.planes[0].Across, d.planes[0].Down
 }
 
 // decode decodes an image of at most the given bytes and pixels, no further than a fit wants it; the zero fit wants it whole.
