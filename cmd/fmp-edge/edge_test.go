@@ -587,7 +587,8 @@ func TestBuilds(t *testing.T) {
 	bin := map[string]string{}
 	for _, arch := range []string{"amd64", "arm64"} {
 		bin[arch] = filepath.Join(t.TempDir(), "fmp-edge-"+arch)
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", unfused, "-o", bin[arch], ".")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags", shipped, unfused, "-o",
+			bin[arch], ".")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building for %s: %v\n%s", arch, err, out)
@@ -637,8 +638,12 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
-// unfused has the compiler keep products and sums apart, as make edge-all does, on processors where it would fuse them.
-const unfused = "-gcflags=all=-d=fmahash=qn"
+const (
+	// shipped are the Makefile's tags of the program.
+	shipped = "minimal,nethttpomithttp2"
+	// unfused has the compiler keep products and sums apart, as make edge-all does, on processors where it would fuse them.
+	unfused = "-gcflags=all=-d=fmahash=qn"
+)
 
 // sameUpload fails unless a program makes the upload of this one, byte for byte, of a folder and of photographs in every format that is
 // read, which are decoded and resized.

@@ -44,7 +44,7 @@ func TestSign(t *testing.T) {
 		t.Errorf("mode of the key: %v, %v", st.Mode(), err)
 	}
 	fails(exitUsage, "is there already", "sign", "--new-key", key)
-	fails(exitUsage, "alone", "sign", "--new-key", key, "--key", key)
+	fails(exitUsage, "alone", "sign", "--new-key", key, "--key", at("other.pem"))
 
 	put("m/a.onnx", "one")
 	put("m/notes/n.txt", "x")
