@@ -324,7 +324,8 @@ func FuzzReport(f *testing.F) {
 			return
 		}
 		n, right, held := r.Total()
-		if n > maxCount || right > maxCount*maxClasses || held < -maxCount*maxClasses || r.ECE() < 0 {
+		most := int64(maxCount) * maxClasses
+		if n > maxCount || int64(right) > most || int64(held) < -most || r.ECE() < 0 {
 			t.Errorf("%d images, %d right, %d held, ECE %v", n, right, held, r.ECE())
 		}
 		var out bytes.Buffer
