@@ -72,8 +72,10 @@ func TestSlowBodies(t *testing.T) {
 		p.arriving.memory.Release(n)
 		return maxArriving - n
 	}
-	for begun() < int64(len(ends))*firstPart {
-		time.Sleep(10 * time.Millisecond)
+	for end := time.Now().Add(time.Minute); begun() < int64(len(ends))*firstPart; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bodies of 5 KB hold %d bytes after a minute", len(ends), begun())
+		}
 	}
 	if held := begun(); held > int64(len(ends))*4*firstPart {
 		t.Errorf("%d bodies of 5 KB hold %d bytes", len(ends), held)
