@@ -122,7 +122,7 @@ func (m mutation) try(base string) error {
 			return err
 		}
 	}
-	out, err := exec.Command("go", "test", "-overlay", base+".json", "-count=1", "-vet=off", "-run", m.test, m.pkg).CombinedOutput()
+	out, err := exec.Command("go", "test", "-overlay", base+".json", "-count=1", "-vet=off", "-timeout=2m", "-run", m.test, m.pkg).CombinedOutput()
 	switch text := string(out); {
 	case err == nil && strings.Contains(text, "no tests to run"):
 		return fmt.Errorf("NO TEST %s in %s", m.test, m.pkg)
