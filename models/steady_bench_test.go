@@ -102,7 +102,7 @@ var values = []struct {
 
 // BenchmarkSteady measures each operator of the allow-list on kinds of numbers in turn, and reports the longest time over the shortest:
 //
-//	go test ./models -run XXX -bench Steady -benchtime 1x
+//	go test ./models -run NONE -bench Steady -benchtime 1x
 //
 // Times are the least of many, so that other work on the machine hardly counts.
 func BenchmarkSteady(b *testing.B) {
