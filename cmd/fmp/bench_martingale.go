@@ -49,7 +49,7 @@ method's own samples.`,
 	f.IntVar(&o.Paths, "paths", 40, "paths of a round, 2 to 1000")
 	f.IntVar(&o.Batches, "batches", 10, "batches of a path, 1 to 100")
 	f.IntVar(&o.Batch, "batch", 50, "draws of a batch, 1 to 1000")
-	f.Float64Var(&o.L2, "l2", 1, "penalty of the fits to points, in units of the objective; above 0")
+	f.Float64Var(&o.L2, "l2", 1, "penalty of the fits to points, in units of the objective; above 0 to 1e6")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -58,7 +58,7 @@ method's own samples.`,
 		if !(res.Alpha >= 0 && res.Alpha <= 1000) || o.Paths < 2 || o.Paths > 1000 || o.Batches < 1 || o.Batches > 100 || o.Batch < 1 ||
 			o.Batch > 1000 || !(o.L2 > 0 && o.L2 <= 1e6) {
 			return usageErrorf("bench martingale: --alpha is %v, --paths %d, --batches %d, --batch %d and --l2 %v; allowed are 0 to 1000, 2 to "+
-				"1000, 1 to 100, 1 to 1000, and more than 0", res.Alpha, o.Paths, o.Batches, o.Batch, o.L2)
+				"1000, 1 to 100, 1 to 1000, and above 0 to 1e6", res.Alpha, o.Paths, o.Batches, o.Batch, o.L2)
 		}
 		cfg.Methods = []string{"FMP-ISAB"}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
