@@ -122,7 +122,8 @@ func (m mutation) try(base string) error {
 			return err
 		}
 	}
-	out, err := exec.Command("go", "test", "-overlay", base+".json", "-count=1", "-vet=off", "-timeout=2m", "-run", m.test, m.pkg).CombinedOutput()
+	args := []string{"test", "-overlay", base + ".json", "-count=1", "-vet=off", "-timeout=2m", "-run", m.test, m.pkg}
+	out, err := exec.Command("go", args...).CombinedOutput()
 	switch text := string(out); {
 	case err == nil && strings.Contains(text, "no tests to run"):
 		return fmt.Errorf("NO TEST %s in %s", m.test, m.pkg)
