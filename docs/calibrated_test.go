@@ -167,7 +167,7 @@ func rivalCells(t *testing.T, name string, p *pairs, partition string) string {
 		return " | |"
 	}
 	_, _, hindsight := rivalsOf(theirs, partition)
-	best := leastOf(t, hindsight)
+	best := smallest(t, hindsight)
 	less := means(ours, partition, func(r *experiment.Record) float64 { return r.NLL })
 	for i := range less {
 		less[i] -= hindsight[best][i]

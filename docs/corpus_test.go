@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// mostLost is the NLL by which a corpus may make a round of moments worse.
-const mostLost = 0.005
+// maxLost is the NLL by which a corpus may make a round of moments worse.
+const maxLost = 0.005
 
 // TestCorpus: the table of a corpus beside moments is of the kept runs, each with the same clients' images without a corpus.
 func TestCorpus(t *testing.T) {
@@ -56,7 +56,7 @@ func TestCorpus(t *testing.T) {
 				most = max(most, v)
 			}
 			fmt.Fprintf(&b, "| %s | %s | %d | %d | %.4f | %.4f | %s | %s |\n", name, partition, len(less), taken, stat.Mean(a, nil),
-				stat.Mean(z, nil), verdict(mean <= mostLost, "%+.4f", mean), verdict(most <= mostLost, "%+.4f", most))
+				stat.Mean(z, nil), verdict(mean <= maxLost, "%+.4f", mean), verdict(most <= maxLost, "%+.4f", most))
 		}
 	}
 	write(t, "results/README.md", "corpus", b.String())

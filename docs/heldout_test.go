@@ -286,8 +286,8 @@ func rivalsOf(runs []*keptRun, partition string) (own []float64, tuned, hindsigh
 	return own, tuned, hindsight
 }
 
-// leastOf returns the method of least mean.
-func leastOf(t *testing.T, rivals map[string][]float64) string {
+// smallest returns the method of least mean.
+func smallest(t *testing.T, rivals map[string][]float64) string {
 	t.Helper()
 	return slices.MinFunc(slices.Sorted(maps.Keys(rivals)), func(a, c string) int {
 		return cmp.Compare(estimateOf(t, rivals[a]).Mean, estimateOf(t, rivals[c]).Mean)
@@ -300,7 +300,7 @@ func rivalsText(t *testing.T, b *strings.Builder, name, partition string, runs [
 	own, tuned, hindsight := rivalsOf(runs, partition)
 	fmt.Fprintf(b, "| %s | %s | %d | %.4f |", name, partition, len(own), estimateOf(t, own).Mean)
 	for _, rivals := range []map[string][]float64{tuned, hindsight} {
-		best := leastOf(t, rivals)
+		best := smallest(t, rivals)
 		less := slices.Clone(own)
 		for i := range less {
 			less[i] -= rivals[best][i]

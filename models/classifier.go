@@ -56,12 +56,12 @@ func NewClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	return m, nil
 }
 
-// LeastOther is the lower bound of 1 - p under the logarithm of log-odds: float32 tells p from 1 no nearer.
-const LeastOther = 1e-7
+// MinOther is the lower bound of 1 - p under the logarithm of log-odds: float32 tells p from 1 no nearer.
+const MinOther = 1e-7
 
 // logOdds returns log p/(1-p).
 func logOdds(b *build.Builder, p build.Ref) build.Ref {
-	other := b.Op("Max", []build.Ref{b.Sub(b.F32(1), p), b.F32(LeastOther)})
+	other := b.Op("Max", []build.Ref{b.Sub(b.F32(1), p), b.F32(MinOther)})
 	return b.Sub(b.Log(b.Op("Max", []build.Ref{p, b.F32(minProbability)})), b.Log(other))
 }
 

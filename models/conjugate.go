@@ -374,13 +374,13 @@ func (g conjugate) means(points, weights build.Ref) (mean, mass, names build.Ref
 	return mean, mass, names
 }
 
-// mostNamed is the number of classes up to which the names of a client's classes are stored in its graph, where [TakeApart] looks for them.
+// maxNamed is the number of classes up to which the names of a client's classes are stored in its graph, where [TakeApart] looks for them.
 // Of more classes they would be most of a model.
-const mostNamed = 1 << 10
+const maxNamed = 1 << 10
 
 // eye returns [C, C] with ones on the diagonal.
 func (g conjugate) eye() build.Ref {
-	if g.C > mostNamed {
+	if g.C > maxNamed {
 		return g.b.Op("EyeLike", []build.Ref{g.square(0)})
 	}
 	t := onnx.ZerosF32(g.C, g.C)

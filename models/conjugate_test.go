@@ -158,7 +158,7 @@ func TestConjugateLoss(t *testing.T) {
 func TestManyNames(t *testing.T) {
 	k := readConjugateCase(t)
 	c := k.config
-	c.C = mostNamed + 1
+	c.C = maxNamed + 1
 	m, err := NewConjugate(c, k.values)
 	if err != nil {
 		t.Fatal(err)

@@ -89,8 +89,8 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 		return nil, fmt.Errorf("open predictor: %s is %v and %s is %v; want numbers above 0", OpenRadius, p.Radius, OpenWidening, p.Widening)
 	}
 	for name, v := range p.learned() {
-		if !(v >= 0 && v <= mostScale) {
-			return nil, fmt.Errorf("open predictor: %s is %v; allowed are 0 to %d", name, v, mostScale)
+		if !(v >= 0 && v <= maxScale) {
+			return nil, fmt.Errorf("open predictor: %s is %v; allowed are 0 to %d", name, v, maxScale)
 		}
 	}
 	return out, nil
@@ -102,8 +102,8 @@ func (p *OpenParameters) addEnds(to map[string]*onnx.Tensor) error {
 		return nil
 	}
 	ends := []float32{p.Ends.Few.Down, p.Ends.Few.Up, p.Ends.Many.Down, p.Ends.Many.Up}
-	if !(slices.Min(ends) > 0 && slices.Max(ends) <= mostScale) {
-		return fmt.Errorf("open predictor: %s are %v; allowed are numbers above 0 and up to %d", OpenEnds, ends, mostScale)
+	if !(slices.Min(ends) > 0 && slices.Max(ends) <= maxScale) {
+		return fmt.Errorf("open predictor: %s are %v; allowed are numbers above 0 and up to %d", OpenEnds, ends, maxScale)
 	}
 	to[OpenEnds] = onnx.NewTensor(ends, len(ends))
 	return nil
@@ -121,8 +121,8 @@ func finite(values map[string]*onnx.Tensor) error {
 	return nil
 }
 
-// mostScale bounds OpenScale, where 1 is the posterior of the fit, OpenDeviation, and the ends of intervals.
-const mostScale = 16
+// maxScale bounds OpenScale, where 1 is the posterior of the fit, OpenDeviation, and the ends of intervals.
+const maxScale = 16
 
 // NewOpen builds an open predictor. Its graph maps features [n, dx] to the coordinates [n, k] of clients' class means and of
 // the heads, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), projected where k < dx; the other parameters are read by the server's

@@ -93,14 +93,14 @@ func (t *SetTable) threshold(b *build.Builder, level build.Ref) build.Ref {
 
 // Bounds of the levels of prediction sets that are asked for.
 const (
-	LeastLevel = 0.5
-	MostLevel  = 0.999
+	MinLevel = 0.5
+	MaxLevel = 0.999
 )
 
 // AtLevel returns a classifier whose prediction sets have another level, and its manifest.
 func AtLevel(m *onnx.Model, f Manifest, level float64) (*onnx.Model, Manifest, error) {
-	if !(level >= LeastLevel && level <= MostLevel) {
-		return nil, f, fmt.Errorf("level is %v: allowed are %v to %v", level, LeastLevel, MostLevel)
+	if !(level >= MinLevel && level <= MaxLevel) {
+		return nil, f, fmt.Errorf("level is %v: allowed are %v to %v", level, MinLevel, MaxLevel)
 	}
 	o, err := ReadOrigin(f)
 	if err != nil {

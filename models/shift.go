@@ -18,8 +18,8 @@ const (
 	ShiftOutput = "estimated_shift"
 )
 
-// leastWider bounds f - 1 from below, under the division.
-const leastWider = 1e-6
+// minWider bounds f - 1 from below, under the division.
+const minWider = 1e-6
 
 // shiftTurns is the number of steps of expectation and maximization.
 const shiftTurns = 10
@@ -153,7 +153,7 @@ func (s *shiftStep) next(p build.Ref) build.Ref {
 	sum, want := b.ReduceSum(p, true, 0), b.Mul(s.images, s.shares) // [1, C] and [C]
 	off := b.Sub(sum, want)
 	wide := b.Div(b.ReduceSum(b.Div(b.Mul(off, off), want), true, 1), b.F32(float32(s.p.Shares.Len()-1)))
-	a := b.Div(b.Relu(b.Sub(s.images, wide)), b.Op("Max", []build.Ref{b.Sub(wide, b.F32(1)), b.F32(leastWider)}))
+	a := b.Div(b.Relu(b.Sub(s.images, wide)), b.Op("Max", []build.Ref{b.Sub(wide, b.F32(1)), b.F32(minWider)}))
 	a = b.Op("Min", []build.Ref{a, s.all})
 	q := b.Div(b.Add(sum, b.Mul(a, s.shares)), b.Add(s.images, a))
 	d := b.Sub(s.mean, b.MatMul(q, s.means))

@@ -19,17 +19,17 @@ import (
 //
 // so that nothing but latents, moments and biases is kept, and no head is ever written out. Classes are computed a block at a time.
 
-// LatentStep is the step in which a wide classifier keeps latents, and MostLatent the largest number of steps.
+// LatentStep is the step in which a wide classifier keeps latents, and MaxLatent the largest number of steps.
 const (
 	LatentStep = 1. / 32
-	MostLatent = 127
+	MaxLatent  = 127
 )
 
-// wideFrom is the number of weights of all heads above which a classifier is wide, 32 MiB in float32, and mostLatents that of
+// wideFrom is the number of weights of all heads above which a classifier is wide, 32 MiB in float32, and maxLatents that of
 // latents that it has by default, 32 MiB.
 const (
-	wideFrom    = 1 << 23
-	mostLatents = 1 << 25
+	wideFrom   = 1 << 23
+	maxLatents = 1 << 25
 )
 
 // wideBlock is how many classes a wide classifier computes at a time.
@@ -40,13 +40,13 @@ func (c ConjugateConfig) Wide(samples int) bool { return samples*c.C*(c.K+1) > w
 
 // WideSamples returns the number of samples up to which the latents of these sizes take no more than 32 MiB, between 8 and most.
 func (c ConjugateConfig) WideSamples(most int) int {
-	return min(most, max(8, mostLatents/(c.C*c.K)))
+	return min(most, max(8, maxLatents/(c.C*c.K)))
 }
 
 // Steps rounds latents to steps of [LatentStep], in place.
 func Steps(latent []float32) {
 	for i, v := range latent {
-		latent[i] = LatentStep * float32(min(max(math.RoundToEven(float64(v)/LatentStep), -MostLatent), MostLatent))
+		latent[i] = LatentStep * float32(min(max(math.RoundToEven(float64(v)/LatentStep), -MaxLatent), MaxLatent))
 	}
 }
 

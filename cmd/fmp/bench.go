@@ -121,14 +121,14 @@ func printBench(out io.Writer, dataset string, ms []benchedModel) error {
 	for _, m := range ms {
 		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.1f\n", m.Kind, m.Work, m.Results[0].Median, m.Results[1].Median, m.Ratio["pure"])
 	}
-	fmt.Fprintf(w, "\nMedians of %d calls or more.\n", leastRuns(ms))
+	fmt.Fprintf(w, "\nMedians of %d calls or more.\n", minRuns(ms))
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("printing the measurements: %w", err)
 	}
 	return nil
 }
 
-func leastRuns(ms []benchedModel) int {
+func minRuns(ms []benchedModel) int {
 	least := 0
 	for _, m := range ms {
 		for _, r := range m.Results {

@@ -47,7 +47,7 @@ type mergedLoad struct {
 // clients all.
 const (
 	leafUploads, branchParts = 10_000, 32
-	leafJudges, leastMerged  = 300, 100
+	leafJudges, minMerged    = 300, 100
 )
 
 // simulated makes uploads of class means of the digits' client graph.
@@ -217,8 +217,8 @@ func (res *mergedLoad) print(w io.Writer) error {
 }
 
 func benchMerged(cmd *cobra.Command, clients int, asJSON bool) error {
-	if clients < leastMerged || clients > merge.MaxClients {
-		return usageErrorf("bench serve: --clients %d with --merged; allowed are %d to %d", clients, leastMerged, merge.MaxClients)
+	if clients < minMerged || clients > merge.MaxClients {
+		return usageErrorf("bench serve: --clients %d with --merged; allowed are %d to %d", clients, minMerged, merge.MaxClients)
 	}
 	dir, err := os.MkdirTemp("", "fmp-bench-serve")
 	if err != nil {

@@ -52,14 +52,14 @@ ONNX Runtime, with a graph of the same. Table I is of CIFAR-10's images, where f
 	flags := cmd.Flags()
 	flags.StringVar(&folder, "peers", "bench/peers", "`FOLDER` of the other programs' scripts and virtual environment")
 	flags.StringVar(&only, "only", "", "measure the rows with this `TEXT` in their names alone")
-	flags.IntVar(&runs, "runs", bench.LeastRuns, fmt.Sprintf("runs of each, %d to 1000", bench.LeastRuns))
+	flags.IntVar(&runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if runs < bench.LeastRuns || runs > 1000 {
-			return usageErrorf("--runs is %d; allowed are %d to 1000", runs, bench.LeastRuns)
+		if runs < bench.MinRuns || runs > 1000 {
+			return usageErrorf("--runs is %d; allowed are %d to 1000", runs, bench.MinRuns)
 		}
 		works := slices.DeleteFunc(bench.Works(), func(w bench.Work) bool { return !strings.Contains(w.Name, only) })
 		if len(works) == 0 {

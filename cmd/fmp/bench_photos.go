@@ -38,7 +38,7 @@ eighth of its size: the column of pixels says how many of the photograph's one d
 	f.Float64SliceVar(&megapixels, "megapixels", []float64{0.3072, 1, 3, 12, 48}, "`SIZES` of the photographs in millions of pixels")
 	f.IntVar(&r.Size, "size", 224, "height and width of the model's images, 1 to 4096")
 	f.StringVar(&r.Resize, "resize", "stretch", "`WAY` to resize: stretch, crop, crop:SHARE or pad")
-	f.IntVar(&r.Runs, "runs", bench.LeastRuns, fmt.Sprintf("runs of each, %d to 1000", bench.LeastRuns))
+	f.IntVar(&r.Runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		resize, err := imagefile.ParseResize(r.Resize)
@@ -48,12 +48,12 @@ eighth of its size: the column of pixels says how many of the photograph's one d
 		if r.Size < 1 || r.Size > 4096 {
 			return usageErrorf("bench photos: --size is %d; allowed are 1 to 4096", r.Size)
 		}
-		if r.Runs < bench.LeastRuns || r.Runs > 1000 {
-			return usageErrorf("bench photos: --runs is %d; allowed are %d to 1000", r.Runs, bench.LeastRuns)
+		if r.Runs < bench.MinRuns || r.Runs > 1000 {
+			return usageErrorf("bench photos: --runs is %d; allowed are %d to 1000", r.Runs, bench.MinRuns)
 		}
 		for _, m := range megapixels {
-			if !(m >= bench.LeastMegapixels) || m > bench.MostMegapixels {
-				return usageErrorf("bench photos: --megapixels has %v; allowed are %v to %v", m, bench.LeastMegapixels, bench.MostMegapixels)
+			if !(m >= bench.MinMegapixels) || m > bench.MaxMegapixels {
+				return usageErrorf("bench photos: --megapixels has %v; allowed are %v to %v", m, bench.MinMegapixels, bench.MaxMegapixels)
 			}
 		}
 		bar := newProgress(cmd.ErrOrStderr())

@@ -48,8 +48,8 @@ func frontOf(x *extractor.Extractor, mean, std []float32) (*onnx.Model, front) {
 	return m, f
 }
 
-// mostCut is how many layers that are cut off the text names.
-const mostCut = 4
+// maxCut is how many layers that are cut off the text names.
+const maxCut = 4
 
 // pixels returns how the extractor is fed, in words.
 func (f front) pixels() string {
@@ -73,9 +73,9 @@ func (f front) print(dx int) string {
 	}
 	cut := "nothing"
 	if n := len(f.layer.Without); n > 0 {
-		cut = strings.Join(f.layer.Without[:min(n, mostCut)], ", ")
-		if n > mostCut {
-			cut += fmt.Sprintf(" and %d more layers", n-mostCut)
+		cut = strings.Join(f.layer.Without[:min(n, maxCut)], ", ")
+		if n > maxCut {
+			cut += fmt.Sprintf(" and %d more layers", n-maxCut)
 		}
 	}
 	why, _, _ := strings.Cut(f.layer.Why, " (")

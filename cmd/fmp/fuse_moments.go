@@ -26,8 +26,8 @@ import (
 // byteSize is a flag: a number of bytes, with k or m for 2^10 or 2^20 of them.
 type byteSize int
 
-// mostBytes bounds the upload of a client of moments.
-const mostBytes = 16 << 20
+// maxBytes bounds the upload of a client of moments.
+const maxBytes = 16 << 20
 
 func (b *byteSize) String() string { return strconv.Itoa(int(*b)) }
 func (b *byteSize) Type() string   { return "bytes" }
@@ -42,7 +42,7 @@ func (b *byteSize) Set(s string) error {
 		}
 	}
 	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 || n > mostBytes/unit {
+	if err != nil || n < 1 || n > maxBytes/unit {
 		return fmt.Errorf("%q; allowed are 1k to 16m", s)
 	}
 	*b = byteSize(n * unit)
@@ -157,8 +157,8 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 	return m, pre, nil
 }
 
-// mostLearned bounds the images that kappa is learned from; more tell no more.
-const mostLearned = 10000
+// maxLearned bounds the images that kappa is learned from; more tell no more.
+const maxLearned = 10000
 
 // learnKappa learns kappa from the images of the data set, those that are no test images.
 func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, basis *onnx.Tensor) (discriminant.Kappa, error) {
@@ -177,7 +177,7 @@ func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, basis 
 	if err != nil {
 		return discriminant.Kappa{}, err
 	}
-	n := min(f.Train.N, mostLearned)
+	n := min(f.Train.N, maxLearned)
 	some, labels := make([]float32, 0, n*f.Dx), make([]int, n)
 	for at, i := range rng.New(cfg.Seed, "kappa", "images").Perm(f.Train.N)[:n] {
 		some, labels[at] = append(some, f.Train.Features[i*f.Dx:(i+1)*f.Dx]...), f.Train.Labels[i]

@@ -135,7 +135,7 @@ The preprocessing and the extractor are taken from the client graph that made th
 that come with the program for that extractor (--predictor gives another; --set open.model=FILE the one for classes that the corpus
 lacks). Of class means the uploads say themselves whether their classes are the corpus's (closed scope) or new (open scope); --scope
 closed or open decides it for them. Where the client graph comes with the program as well, neither is needed. All uploads must come
-from one client graph, of one round, and from clients of different names. Of more than ` + strconv.Itoa(pool.MostPoints) + ` points,
+from one client graph, of one round, and from clients of different names. Of more than ` + strconv.Itoa(pool.MaxPoints) + ` points,
 those of one class that are near each other are taken together: masses and class means stay as they are.
 
 A client whose class means differ from the others' by one shift has another camera, which is no lie: its class means count less the
@@ -272,9 +272,9 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if err := o.withdrawn(r); err != nil {
 		return err
 	}
-	if res.Points > pool.MostPoints && r.Method() != "FMP" {
+	if res.Points > pool.MaxPoints && r.Method() != "FMP" {
 		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same "+
-			"masses and class means", res.Points, pool.MostPoints))
+			"masses and class means", res.Points, pool.MaxPoints))
 	}
 	eng, err := openEngine(ctx, o.settings.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
@@ -485,8 +485,8 @@ func (p *pooled) print(w io.Writer) error {
 	return err
 }
 
-// mostClients is how many clients the text names.
-const mostClients = 20
+// maxClients is how many clients the text names.
+const maxClients = 20
 
 // printClients lists the clients that were judged: those that are less likely honest than not, then those with the smallest
 // counted share.
@@ -503,10 +503,10 @@ func (p *pooled) printClients(b *strings.Builder) {
 			cmp.Compare(p.Counted[a]*p.Claimed[b], p.Counted[b]*p.Claimed[a]))
 	})
 	fmt.Fprintf(b, "clients:    %9s %9s %9s\n", "P(honest)", "claimed", "counted")
-	for _, m := range order[:min(len(order), mostClients)] {
+	for _, m := range order[:min(len(order), maxClients)] {
 		fmt.Fprintf(b, "            %9.2f %9.0f %9.0f  %s\n", p.Honest[m], p.Claimed[m], p.Counted[m], p.Clients[m])
 	}
-	if more := len(order) - mostClients; more > 0 {
+	if more := len(order) - maxClients; more > 0 {
 		fmt.Fprintf(b, "            and %d more (--json lists all)\n", more)
 	}
 	if at := slices.Index(p.Clients, p.For); at >= 0 && p.Honest[at] < 0.5 {

@@ -36,7 +36,7 @@ func TestPrintClients(t *testing.T) {
 		p.Clients, p.Honest, p.Claimed, p.Counted = append(p.Clients, "x"), append(p.Honest, 1), append(p.Claimed, 5), append(p.Counted, 5)
 	}
 	b.Reset()
-	if p.printClients(&b); strings.Count(b.String(), "\n") != 1+mostClients+1 || !strings.Contains(b.String(), "and 13 more") {
+	if p.printClients(&b); strings.Count(b.String(), "\n") != 1+maxClients+1 || !strings.Contains(b.String(), "and 13 more") {
 		t.Errorf("of 33 clients:\n%s", b.String())
 	}
 }

@@ -20,10 +20,10 @@ func (p *pooled) printEffects(b *strings.Builder) {
 	}
 	slices.SortStableFunc(shifted, func(a, b int) int { return cmp.Compare(p.Effects[b], p.Effects[a]) })
 	var names []string
-	for _, m := range shifted[:min(len(shifted), mostClients)] {
+	for _, m := range shifted[:min(len(shifted), maxClients)] {
 		names = append(names, fmt.Sprintf("%s (%.1f)", p.Clients[m], p.Effects[m]))
 	}
-	if more := len(shifted) - mostClients; more > 0 {
+	if more := len(shifted) - maxClients; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	fmt.Fprintf(b, "cameras:    %d of %d clients differ from the others in all classes alike, by so many standard deviations: %s\n",

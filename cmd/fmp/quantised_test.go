@@ -81,10 +81,10 @@ func TestUploadOfQuantisedExtractor(t *testing.T) {
 		}
 		return most / math.Sqrt(power), math.Sqrt(rms / power)
 	}
-	check := func(what string, a, b []float32, mostMax, rmsMax float64) {
-		if most, rms := far(a, b); b != nil && (most > mostMax || rms > rmsMax) {
+	check := func(what string, a, b []float32, maxLargest, rmsMax float64) {
+		if most, rms := far(a, b); b != nil && (most > maxLargest || rms > rmsMax) {
 			t.Errorf("%s: points differ by %.2g of their root mean square at most, by %.2g in the mean; want %.2g and %.2g", what, most, rms,
-				mostMax, rmsMax)
+				maxLargest, rmsMax)
 		}
 	}
 	on, theirs := sent(pure.New(engine.Options{Threads: 1})), sent(ort.New(ort.Options{Threads: 1}))

@@ -38,7 +38,7 @@ then get wider only; with --unlearned-classes they are learned on classes that t
 	}
 	s := bindSettings(cmd, &cfg, runAliases, append([]string{"federation.clients"}, metaSettings...)...)
 	f.bind(cmd, 300, 4, 32)
-	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MostCoordinates, "most coordinates; features beyond are projected onto their "+
+	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MaxCoordinates, "most coordinates; features beyond are projected onto their "+
 		"principal directions")
 	cmd.Flags().StringVar(&unlearned, "unlearned-classes", "", "`CLASSES` of the data set that neither extractor nor corpus has learned, for "+
 		"the widths of intervals; default the corpus's")

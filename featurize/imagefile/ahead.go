@@ -10,8 +10,8 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// mostAhead bounds the images that are decoded at once.
-const mostAhead = 8
+// maxAhead bounds the images that are decoded at once.
+const maxAhead = 8
 
 // ahead decodes the images of files before they are asked for, several at once, and hands them out in their order. Those that are being
 // decoded take [MaxMemory] in all, so that a folder takes no more than its largest image may.
@@ -36,7 +36,7 @@ func (p *pictures) ahead(ctx context.Context) *ahead {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	// One more is taken than the channel holds.
-	a := &ahead{pictures: p, taken: make(chan chan decodedImage, min(n, mostAhead)-1), cancel: cancel}
+	a := &ahead{pictures: p, taken: make(chan chan decodedImage, min(n, maxAhead)-1), cancel: cancel}
 	memory, files := semaphore.NewWeighted(MaxMemory), p.files[p.at:]
 	a.all.Go(func() {
 		for _, f := range files {

@@ -128,14 +128,14 @@ func MappingOf(s Source) []Mapped {
 	return nil
 }
 
-// mostMapped bounds the lines that [PrintMapping] prints.
-const mostMapped = 200
+// maxMapped bounds the lines that [PrintMapping] prints.
+const maxMapped = 200
 
 // PrintMapping prints one line for each folder or label: the class that it was taken for, and its images.
 func PrintMapping(w io.Writer, prefix string, list []Mapped) error {
 	var b strings.Builder
 	for i, m := range list {
-		if i == mostMapped {
+		if i == maxMapped {
 			fmt.Fprintf(&b, "%sand %d more\n", prefix, len(list)-i)
 			break
 		}

@@ -41,7 +41,7 @@ func turning(r io.ReaderAt) orientation {
 // chunkOrientation finds a chunk of the given kind among those from an offset on. In a PNG length precedes kind, and a checksum of sum
 // bytes follows the data (ISO/IEC 15948); in RIFF kind precedes length, and data are padded to an even length.
 func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind string, sum int) orientation {
-	for range mostSegments {
+	for range maxSegments {
 		d := at(r, offset, 8)
 		if len(d) < 8 {
 			break
@@ -51,7 +51,7 @@ func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind 
 			n, name = order.Uint32(d[4:]), string(d[:4])
 		}
 		if name == kind {
-			b := at(r, offset+8, int(min(n, mostExif)))
+			b := at(r, offset+8, int(min(n, maxExif)))
 			return tiffOrientation(bytes.TrimPrefix(b, []byte("Exif\x00\x00")))
 		}
 		offset += 8 + int64(n) + int64(sum)
@@ -72,7 +72,7 @@ func directoryOrientation(r io.ReaderAt) orientation {
 	if head[0] == 'M' {
 		order = binary.BigEndian
 	}
-	directory := at(r, int64(order.Uint32(head[4:])), mostExif)
+	directory := at(r, int64(order.Uint32(head[4:])), maxExif)
 	order.PutUint32(head[4:], 8)
 	return tiffOrientation(append(head, directory...))
 }

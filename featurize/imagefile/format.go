@@ -90,13 +90,13 @@ type LeftOut struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// mostNamed is the number of files that LeftOut names.
-const mostNamed = 5
+// maxNamed is the number of files that LeftOut names.
+const maxNamed = 5
 
 // Add adds a file and the reason why it is left out.
 func (l *LeftOut) Add(name, why string) {
 	l.N++
-	if len(l.Names) < mostNamed {
+	if len(l.Names) < maxNamed {
 		l.Names = append(l.Names, printable.Line(filepath.ToSlash(name))+" ("+why+")")
 	}
 }

@@ -172,7 +172,7 @@ func heifHeader(r io.ReaderAt) (h Info) {
 	var walk func(from, to int64, depth int)
 	quarter := false
 	walk = func(from, to int64, depth int) {
-		for range mostSegments {
+		for range maxSegments {
 			b := at(r, from, 20)
 			if len(b) < 9 || from >= to {
 				return

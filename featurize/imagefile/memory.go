@@ -48,8 +48,8 @@ func bytesOf(m color.Model) int64 {
 
 // Bounds on the walks through the segments, chunks and entries of a file.
 const (
-	mostSegments = 1 << 12
-	mostExif     = 1 << 16
+	maxSegments = 1 << 12
+	maxExif     = 1 << 16
 )
 
 // at reads up to n bytes at an offset; fewer at the file's end.

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// leastSamples is how many samples of a reduced picture each pixel of the result has along an axis, at least. From there on results lie
+	// minSamples is how many samples of a reduced picture each pixel of the result has along an axis, at least. From there on results lie
 	// within two levels of those of the whole picture, on photographs, text, noise and edges of black and white (TestReducedIsWhole).
-	leastSamples = 3.25
+	minSamples = 3.25
 	// levelBits are the fractional bits of resized components.
 	levelBits = 4
 )
@@ -28,7 +28,7 @@ func (f Fit) points(h *jpeg.Header, o orientation) []jpeg.Points {
 	across, down := f.stored(h.Width, h.Height, o)
 	few := func(p part, cover int) int {
 		n := 8
-		for n > 1 && float64(p.from*n) >= leastSamples*float64(16*cover*p.to) {
+		for n > 1 && float64(p.from*n) >= minSamples*float64(16*cover*p.to) {
 			n /= 2
 		}
 		return n

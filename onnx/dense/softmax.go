@@ -59,7 +59,7 @@ func Curve(a, p Columns, w []float64) {
 	curve(a.C, a.N, a.Data, a.Stride, p.Data, p.Stride, w[:a.N])
 }
 
-const leastExponent = -708
+const minExponent = -708
 
 func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {
 	copy(top, l[:n])
@@ -72,7 +72,7 @@ func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, 
 	for k := range c {
 		from, to := l[k*ls:k*ls+n], e[k*es:k*es+n]
 		for i, v := range from {
-			x := math.Exp(max(v-top[i], leastExponent))
+			x := math.Exp(max(v-top[i], minExponent))
 			to[i] = x
 			sum[i] += x
 		}
@@ -93,7 +93,7 @@ func expSumGo(c, n int, l []float32, ls int, by float64, sum []float64) {
 	clear(sum)
 	for k := range c {
 		for i, v := range l[k*ls : k*ls+n] {
-			sum[i] += math.Exp(max(by*float64(v), leastExponent))
+			sum[i] += math.Exp(max(by*float64(v), minExponent))
 		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"fmp/onnx/dense"
 )
 
-// mostBetween bounds the directions along which a corpus's classes lie apart that a prior of class means keeps; the rest is
+// maxBetween bounds the directions along which a corpus's classes lie apart that a prior of class means keeps; the rest is
 // spread evenly.
-const mostBetween = 64
+const maxBetween = 64
 
-// mostClasses bounds the class means of a corpus that the covariance between classes is computed of, but for a factor of 2.
-const mostClasses = 512
+// maxClasses bounds the class means of a corpus that the covariance between classes is computed of, but for a factor of 2.
+const maxClasses = 512
 
 // between is a prior of class means: N(m0, B), B = A'A + b W, where A'A is the covariance between a corpus's classes. Its size follows from
 // the round's own class means, as that of a prior of the shape of W does.
@@ -27,7 +27,7 @@ type between struct {
 func newBetween(means []float32, t *target) (rows []float64, left float64) {
 	k := t.k
 	n := len(means) / k
-	if step := n / mostClasses; step > 1 {
+	if step := n / maxClasses; step > 1 {
 		var some []float32
 		for i := 0; i < n; i += step {
 			some = append(some, means[i*k:(i+1)*k]...)
@@ -55,7 +55,7 @@ func newBetween(means []float32, t *target) (rows []float64, left float64) {
 	for _, v := range values {
 		all += max(v, 0)
 	}
-	for i := n - 1; i >= max(0, n-min(mostBetween, n-1, k)) && values[i] > 0; i-- {
+	for i := n - 1; i >= max(0, n-min(maxBetween, n-1, k)) && values[i] > 0; i-- {
 		kept += values[i]
 		row := make([]float64, k)
 		for j := range n {

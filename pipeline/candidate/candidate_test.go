@@ -472,7 +472,7 @@ func TestFormsOfScatter(t *testing.T) {
 
 // Of too many class means those that are asked stand for all images, each about as often as it has images.
 func TestSampling(t *testing.T) {
-	const classes = mostLogits / 8
+	const classes = maxLogits / 8
 	r := &Round{K: 1, C: classes}
 	u := Client{Means: &point.Set{Dx: 1, C: classes, Y: []int32{}}}
 	var images float64

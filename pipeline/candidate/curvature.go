@@ -62,7 +62,7 @@ func (u *curvature) curve(x, logits, mass []float64) {
 	alongClasses, u.classes = eigen(b, c)
 	for j, a := range alongRows {
 		for y, v := range alongClasses {
-			u.deviation[j*c+y] = 1 / math.Sqrt(max(a, 0)*max(v, 0)/max(g, leastCount)+tie)
+			u.deviation[j*c+y] = 1 / math.Sqrt(max(a, 0)*max(v, 0)/max(g, minCount)+tie)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (u *curvature) match(x, logits []float64, curve func(), temperature float64
 			scale(1/temperature, row)
 			lse := floats.LogSumExp(row)
 			for y, l := range row {
-				sum += math.Exp(l-lse) * math.Log(max(mean[y], leastProbability))
+				sum += math.Exp(l-lse) * math.Log(max(mean[y], minProbability))
 			}
 		}
 		if sum > best {

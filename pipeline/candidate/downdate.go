@@ -10,8 +10,8 @@ import (
 	"fmp/onnx/dense"
 )
 
-// leastLeft is the least share of a scatter's trace that is left where rows are taken away: below, rounding is too much of it.
-const leastLeft = 1e-6
+// minLeft is the least share of a scatter's trace that is left where rows are taken away: below, rounding is too much of it.
+const minLeft = 1e-6
 
 // downdate is a pool without some of its clients in the whole pool's basis, where its scatter is diag(lambda) - R'R for few rows R: no
 // basis of its own is needed. Means are about its own grand mean, which lies at origin.
@@ -37,7 +37,7 @@ func (b *basis) downdate(p *rest) *downdate {
 	for _, v := range b.lambda {
 		all += v
 	}
-	if d.left = all - dot(d.lost, d.lost); !(d.left > leastLeft*all) {
+	if d.left = all - dot(d.lost, d.lost); !(d.left > minLeft*all) {
 		return nil
 	}
 	for y := range p.c {

@@ -16,11 +16,11 @@ import (
 const (
 	// surprises is the number of images of a random class that every round is taken to hold: where no image errs, the temperature is not 0.
 	surprises = 1
-	// drawsPerImage, leastDraws and mostDraws give the number of residuals drawn about a class mean of n images, half of them the others'
+	// drawsPerImage, minDraws and maxDraws give the number of residuals drawn about a class mean of n images, half of them the others'
 	// opposites. The error of the evidence grows with n over the root of the draws.
 	drawsPerImage = 16
-	leastDraws    = 48
-	mostDraws     = 512
+	minDraws      = 48
+	maxDraws      = 512
 )
 
 // residuals are draws of a client's residuals, z root: root is rows F, [rank, K], with F'F the covariance of its scatter.
@@ -59,7 +59,7 @@ func (o *Options) residuals(r *Round, group []int, limit int) []residuals {
 		rank := d.rank
 		d.z = func(v cell) []float64 {
 			at := rng.New(o.Seed, "candidate", o.Stream, "residuals", client, v.class)
-			half := max(min(max(drawsPerImage*int(v.n), leastDraws), mostDraws, limit)/2, 1)
+			half := max(min(max(drawsPerImage*int(v.n), minDraws), maxDraws, limit)/2, 1)
 			z := make([]float64, 2*half*rank)
 			for i := range half * rank {
 				z[i] = at.NormFloat64()
@@ -152,8 +152,8 @@ func selection(n, from, all int) []float64 {
 	return out
 }
 
-// mostLogits is about how many logits the evidence of one fold and candidate takes; of more, class means are sampled.
-const mostLogits = 1 << 19
+// maxLogits is about how many logits the evidence of one fold and candidate takes; of more, class means are sampled.
+const maxLogits = 1 << 19
 
 // ask returns the questions of a group to the head of the others: on classes that they hold too. Where there are too many class means,
 // systematic sampling takes some by their images, which then stand for all.
@@ -166,7 +166,7 @@ func (r *Round) ask(group []int, rest *pool, draw func(group []int, limit int) [
 			}
 		}
 	}
-	most := max(mostLogits/r.C/2, 1) // of two rows
+	most := max(maxLogits/r.C/2, 1) // of two rows
 	if total > most {
 		step := images / float64(most)
 		at := step / 2
@@ -189,7 +189,7 @@ func (r *Round) ask(group []int, rest *pool, draw func(group []int, limit int) [
 	if total == 0 {
 		return nil
 	}
-	for i, d := range draw(group, mostLogits/r.C/total) {
+	for i, d := range draw(group, maxLogits/r.C/total) {
 		if len(cells[i]) > 0 {
 			out = append(out, r.asked(cells[i], d))
 		}

@@ -9,8 +9,8 @@ import (
 
 // Constants of discriminants.
 const (
-	caution     = 1.5  // class means err more along the head's directions than on average
-	leastSpread = 1e-3 // of class means beyond noise, in units of the variance within classes
+	caution   = 1.5  // class means err more along the head's directions than on average
+	minSpread = 1e-3 // of class means beyond noise, in units of the variance within classes
 )
 
 // discriminant is the linear discriminant of a pool whose covariance within classes is (nu size T + S) / (nu + dof): nu = strength K, and
@@ -71,7 +71,7 @@ func (p *pool) pseudo(norms []float64, noise float64) float64 {
 			classes++
 		}
 	}
-	return caution * noise / max(spread/classes, leastSpread)
+	return caution * noise / max(spread/classes, minSpread)
 }
 
 // share returns the part of a class mean that a prior of the shape of W keeps, n / (n + n0); of a class that nobody holds, none.

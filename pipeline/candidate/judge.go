@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// mostJudges bounds the images of a judge that are asked about, so that a pool takes bounded time.
-	mostJudges = 2000
+	// maxJudges bounds the images of a judge that are asked about, so that a pool takes bounded time.
+	maxJudges = 2000
 	// judgeBlocks are the parts of a judge's images whose leaving out gives the error of its verdict.
 	judgeBlocks = 10
-	// mostJudged bounds the candidates that judges are asked about, and leastJudged how far below the best their evidence may lie, in nats.
-	mostJudged, leastJudged = 8, 14
+	// maxJudged bounds the candidates that judges are asked about, and minJudged how far below the best their evidence may lie, in nats.
+	maxJudged, minJudged = 8, 14
 	// regressionFolds are the parts of a corpus that its own regression is judged by, each left out.
 	regressionFolds = 5
 )
@@ -35,12 +35,12 @@ func (r *Round) judges(s *sums, cands []candidate, weight []float64) (out []judg
 		out = append(out, judge{r.Points.Rows, r.Points.Labels, float64(n), nil})
 	}
 	for j := range cands {
-		if c := cands[j].corpus; c != nil && weight[j] > leastWeight && len(c.Labels) >= 2*judgeBlocks {
+		if c := cands[j].corpus; c != nil && weight[j] > minWeight && len(c.Labels) >= 2*judgeBlocks {
 			out = append(out, judge{c.Rows, c.Labels, s.images, c})
 		}
 	}
 	for i := range out {
-		out[i].thin(mostJudges, r.K)
+		out[i].thin(maxJudges, r.K)
 	}
 	return out
 }
@@ -96,7 +96,7 @@ func (r *Round) askRegression(g *judge, h *discriminant, s *sums, o *Options) (o
 				in.Rows, in.Labels = append(in.Rows, row...), append(in.Labels, y)
 			}
 		}
-		left.thin(mostJudges/regressionFolds, r.K)
+		left.thin(maxJudges/regressionFolds, r.K)
 		l, err := h.beside(in, theirs)
 		if err != nil {
 			return out, err

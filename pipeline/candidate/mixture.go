@@ -114,8 +114,8 @@ func (m *Mixture) Ensemble(s int, o Options) []erm.Theta {
 	return out
 }
 
-// leastProbability is the least probability whose logarithm is told.
-const leastProbability = 1e-12
+// minProbability is the least probability whose logarithm is told.
+const minProbability = 1e-12
 
 // LogProbabilities returns the logarithms of the posterior's class probabilities, [N, C], of feature rows, [N, K].
 func (m *Mixture) LogProbabilities(rows []float32) []float64 {
@@ -137,7 +137,7 @@ func (m *Mixture) LogProbabilities(rows []float32) []float64 {
 		}
 	}
 	for i, v := range out {
-		out[i] = math.Log(max(v, leastProbability))
+		out[i] = math.Log(max(v, minProbability))
 	}
 	return out
 }

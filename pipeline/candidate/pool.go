@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/internal/memo"
 )
 
-// mostFolds bounds the groups of clients that are left out in turn: of more clients, several are left out together.
-const mostFolds = 10
+// maxFolds bounds the groups of clients that are left out in turn: of more clients, several are left out together.
+const maxFolds = 10
 
 // pool is the sum of some clients' statistics. The scatter includes that of clients' class means about the pooled ones; its upper
 // triangle is kept. Its degrees of freedom are at least 1.
@@ -66,9 +66,9 @@ func (s *sums) in(t *target) *basis {
 	return b
 }
 
-// foldsOf deals m clients to at most mostFolds groups.
+// foldsOf deals m clients to at most maxFolds groups.
 func foldsOf(m int) [][]int {
-	out := make([][]int, min(m, mostFolds))
+	out := make([][]int, min(m, maxFolds))
 	for i := range m {
 		out[i%len(out)] = append(out[i%len(out)], i)
 	}

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	power       = 0.5  // of the evidence: images of one client are alike
-	most        = 4    // candidates of a mixture
-	leastWeight = 0.03 // of a candidate, beside that of the best
+	power     = 0.5  // of the evidence: images of one client are alike
+	most      = 4    // candidates of a mixture
+	minWeight = 0.03 // of a candidate, beside that of the best
 )
 
 // Options of a posterior.
@@ -84,9 +84,9 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 	}
 	weight := weigh(scores)
 	js := r.judges(s, cands, weight)
-	asked := heaviest(weight, most, leastWeight)
+	asked := heaviest(weight, most, minWeight)
 	if len(js) > 0 {
-		asked = heaviest(weight, mostJudged, math.Exp(-power*leastJudged))
+		asked = heaviest(weight, maxJudged, math.Exp(-power*minJudged))
 	}
 	halves, err := r.halves(o)
 	if err != nil {
@@ -169,7 +169,7 @@ func (m *Mixture) keep(cands []candidate, asked []int, found []judged, scores []
 		again[i] = scores[j] + found[i].score
 	}
 	weight := weigh(again)
-	order := heaviest(weight, most, leastWeight)
+	order := heaviest(weight, most, minWeight)
 	var total float64
 	for _, i := range order {
 		total += weight[i]

@@ -17,8 +17,8 @@ const (
 	// refitDraws and namedDraws are the numbers of draws of W about a class mean, half of them the others' opposites.
 	refitDraws = 8
 	namedDraws = 2
-	// leastCount stands for no image in logarithms.
-	leastCount = 1e-9
+	// minCount stands for no image in logarithms.
+	minCount = 1e-9
 )
 
 // images are rows that stand for images, in coordinates in which the covariance within classes is I.
@@ -41,8 +41,8 @@ func (h *discriminant) white(rows []float64) []float64 {
 	return rows
 }
 
-// mostNumbers bounds the rows that stand for images; of more class means, those of all clients together stand, with as many draws.
-const mostNumbers = 1 << 25
+// maxNumbers bounds the rows that stand for images; of more class means, those of all clients together stand, with as many draws.
+const maxNumbers = 1 << 25
 
 // stand returns rows that stand for the images of a pool's clients: class means and antithetic draws of the covariance within
 // classes about them.
@@ -52,14 +52,14 @@ func (r *Round) stand(h *discriminant, p *pool, draws int, o *Options) *images {
 		total += r.Clients[i].Means.N
 	}
 	out := &images{}
-	if total*draws > mostNumbers/k {
+	if total*draws > maxNumbers/k {
 		var cells []cell
 		for y, n := range p.n {
 			if n > 0 {
 				cells = append(cells, cell{class: y, n: n, mean: narrowed(p.mean[y*k:][:k])})
 			}
 		}
-		out.about(h, cells, min(draws, max(mostNumbers/k/len(cells), 2)), rng.New(o.Seed, "candidate", o.Stream, "images"))
+		out.about(h, cells, min(draws, max(maxNumbers/k/len(cells), 2)), rng.New(o.Seed, "candidate", o.Stream, "images"))
 		return out
 	}
 	for _, i := range p.clients {
@@ -139,14 +139,14 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 // the pool's in the fit and even in the answer.
 func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
 	on := r.stand(h, h.pool, refitDraws, o)
-	if len(on.label)*r.K > mostProducts/r.C {
+	if len(on.label)*r.K > maxProducts/r.C {
 		return *h.linear().over(t), nil
 	}
 	return h.again(on, t)
 }
 
-// mostProducts bounds the products of one pass over a regression's rows; beyond, the discriminant stands as it is.
-const mostProducts = 1 << 30
+// maxProducts bounds the products of one pass over a regression's rows; beyond, the discriminant stands as it is.
+const maxProducts = 1 << 30
 
 // again fits the head at temperature t once more.
 func (h *discriminant) again(on *images, t float64) (linear, error) {
@@ -156,7 +156,7 @@ func (h *discriminant) again(on *images, t float64) (linear, error) {
 	}
 	prior := make([]float64, h.c)
 	for y, n := range h.n {
-		prior[y] = math.Log(max(n, leastCount) / mean)
+		prior[y] = math.Log(max(n, minCount) / mean)
 	}
 	return h.fitted(on, prior, h.linear().over(t))
 }

@@ -3,10 +3,10 @@ package candidate
 import "fmp/pipeline/moments"
 
 const (
-	// leastHalved is the number of clients from which on a refit is judged by halves of them.
-	leastHalved = 4
-	// mostSharper bounds the log of the factor by which a refit is taken to sharpen: halves of few images tell it badly.
-	mostSharper = 0.3
+	// minHalved is the number of clients from which on a refit is judged by halves of them.
+	minHalved = 4
+	// maxSharper bounds the log of the factor by which a refit is taken to sharpen: halves of few images tell it badly.
+	maxSharper = 0.3
 )
 
 // half is one half of a round's clients, with questions of the other half.
@@ -18,7 +18,7 @@ type half struct {
 
 // halves parts the clients, every second one; nil for few.
 func (r *Round) halves(o *Options) ([]half, error) {
-	if len(r.Clients) < leastHalved {
+	if len(r.Clients) < minHalved {
 		return nil, nil
 	}
 	out := make([]half, 2)
@@ -44,7 +44,7 @@ func (r *Round) halves(o *Options) ([]half, error) {
 
 // sharper returns the log of the factor by which refitting a candidate's head at temperature t makes its logits too large: a regression has
 // seen the images that it is fitted to, most of all where clients hold few classes. Each half of the clients is asked about the head of the
-// other half, as it was and refitted; the peaks of their log-likelihoods differ by it. It is from 0 to mostSharper.
+// other half, as it was and refitted; the peaks of their log-likelihoods differ by it. It is from 0 to maxSharper.
 func (c *candidate) sharper(halves []half, t float64, o *Options) (float64, error) {
 	var plain, again moments.Curve
 	for i := range halves {
@@ -64,5 +64,5 @@ func (c *candidate) sharper(halves []half, t float64, o *Options) (float64, erro
 	if len(halves) == 0 {
 		return 0, nil
 	}
-	return min(max(peak(&again)-peak(&plain), 0), mostSharper), nil
+	return min(max(peak(&again)-peak(&plain), 0), maxSharper), nil
 }

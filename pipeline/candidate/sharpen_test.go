@@ -59,7 +59,7 @@ func TestSharper(t *testing.T) {
 		t.Errorf("sharper by %.3f, by fresh images %.3f", measured, fresh)
 	}
 	w := newWorld(1)
-	if halves, err := w.round(t, leastHalved-1, 9).halves(&Options{Threads: 1}); halves != nil || err != nil {
+	if halves, err := w.round(t, minHalved-1, 9).halves(&Options{Threads: 1}); halves != nil || err != nil {
 		t.Errorf("%d halves of few clients, %v", len(halves), err)
 	}
 }

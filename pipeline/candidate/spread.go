@@ -22,8 +22,8 @@ type spread struct {
 	size     float64   // of the drawn logits: sqrt(tempering)/T'
 }
 
-// mostSpread is the largest share of the squared temperature that is spread.
-const mostSpread = 0.5
+// maxSpread is the largest share of the squared temperature that is spread.
+const maxSpread = 0.5
 
 // spread returns that of a discriminant whose head has a temperature.
 func (h *discriminant) spread(temperature float64) *spread {
@@ -42,7 +42,7 @@ func (h *discriminant) spread(temperature float64) *spread {
 	if !(part > 0) {
 		return nil
 	}
-	tempering := min(1, mostSpread/part)
+	tempering := min(1, maxSpread/part)
 	out.sharper = 1 / math.Sqrt(1-tempering*part)
 	out.size = math.Sqrt(tempering) * out.sharper / temperature
 	return out

@@ -11,10 +11,10 @@ import (
 const (
 	// Settle is the end of that time: an answer that was made before is recorded in it, and leaves when it is over.
 	Settle = time.Second
-	// LeastReply is the shortest time.
-	LeastReply = 2 * Settle
-	// MostReply is the longest.
-	MostReply = 24 * time.Hour
+	// MinReply is the shortest time.
+	MinReply = 2 * Settle
+	// MaxReply is the longest.
+	MaxReply = 24 * time.Hour
 	// DefaultReply is the time where the owner of the images states none.
 	DefaultReply = time.Minute
 )
@@ -37,9 +37,9 @@ func (e *LateError) Error() string {
 
 // CheckReply returns an error for a time that is not allowed; 0 is a reply as soon as it is made.
 func CheckReply(after time.Duration) error {
-	if after != 0 && (after < LeastReply || after > MostReply) {
+	if after != 0 && (after < MinReply || after > MaxReply) {
 		return fmt.Errorf("a reply after %v; allowed are %v to %v, and 0 for a reply as soon as it is made, whose time tells of the images",
-			after, LeastReply, MostReply)
+			after, MinReply, MaxReply)
 	}
 	return nil
 }

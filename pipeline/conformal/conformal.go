@@ -92,8 +92,8 @@ func (x *Points) Add(p []float32, y int) error {
 
 // CheckLevel returns an error for a level that is not taken.
 func CheckLevel(level float64) error {
-	if !(level >= models.LeastLevel && level <= models.MostLevel) {
-		return fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, models.LeastLevel, models.MostLevel)
+	if !(level >= models.MinLevel && level <= models.MaxLevel) {
+		return fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, models.MinLevel, models.MaxLevel)
 	}
 	return nil
 }

@@ -196,7 +196,7 @@ func TestGroups(t *testing.T) {
 		}
 		d.Group = group
 		both := d.Table(scores, of, classes)
-		for level := models.LeastLevel; level < 1; level += 0.003 {
+		for level := models.MinLevel; level < 1; level += 0.003 {
 			for c, got := range both.At(level) {
 				want := min(own[0].At(level)[c], own[1].At(level)[c])
 				if got != want {

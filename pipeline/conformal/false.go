@@ -57,8 +57,8 @@ func contradicts(k, n int, level float64) bool {
 	return k > bound(n, 1, level) && atLeast(n, k, hardness*(1-level)) <= implausible
 }
 
-// MostPassing returns the largest number of a client's n points that may lie below the threshold of a level without that it is left out.
-func MostPassing(n int, level float64) int {
+// MaxPassing returns the largest number of a client's n points that may lie below the threshold of a level without that it is left out.
+func MaxPassing(n int, level float64) int {
 	k := bound(n, 1, level)
 	for k < n && !contradicts(k+1, n, level) {
 		k++

@@ -73,7 +73,7 @@ var attacks = map[string]func(own []float32){
 		}
 	},
 	"edge": func(own []float32) { // as many as pass, and the others easy
-		k := MostPassing(len(own), 0.9)
+		k := MaxPassing(len(own), 0.9)
 		for i := range own {
 			if own[i] = 1e6; i < k {
 				own[i] = -1e6
@@ -196,10 +196,10 @@ func TestHonestPoints(t *testing.T) {
 			t.Errorf("%+v: %v; want %d points", d, got, len(of))
 		}
 	}
-	if k := MostPassing(10, 0.9); k != 4 {
+	if k := MaxPassing(10, 0.9); k != 4 {
 		t.Errorf("%d of ten points pass; want 4", k)
 	}
-	if k := MostPassing(40, 0.9); k != 12 {
+	if k := MaxPassing(40, 0.9); k != 12 {
 		t.Errorf("%d of forty points pass; want 12", k)
 	}
 }

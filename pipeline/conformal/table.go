@@ -106,8 +106,8 @@ func (d Design) Highest(counts []int) float64 {
 // rounding is the share of a threshold that float32 may lose in a graph.
 const rounding = 1e-5
 
-// mostRows bounds the thresholds of a table: beyond, levels are taken at even distances.
-const mostRows = 1000
+// maxRows bounds the thresholds of a table: beyond, levels are taken at even distances.
+const maxRows = 1000
 
 // Table returns the thresholds by level of points with the given scores and classes, 0 to classes-1.
 func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable {
@@ -115,7 +115,7 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 		return d.lowest(scores, of, classes)
 	}
 	if d.survives() {
-		return table([][]rank{surviving(scores, d.Client, d.False[0], models.LeastLevel)}, rounding)
+		return table([][]rank{surviving(scores, d.Client, d.False[0], models.MinLevel)}, rounding)
 	}
 	order := make([]int, len(scores))
 	for i := range order {
@@ -142,7 +142,7 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 	for j, i := range order {
 		if weight == nil {
 			all = append(all, rank{d.held(len(order), j+1), scores[i]})
-		} else if theta += weight[of[i]]; weight[of[i]] > 0 && theta >= models.LeastLevel { // the level is below theta
+		} else if theta += weight[of[i]]; weight[of[i]] > 0 && theta >= models.MinLevel { // the level is below theta
 			all = append(all, rank{heldByWeights(theta, most), scores[i]})
 		}
 	}
@@ -213,12 +213,12 @@ func table(columns [][]rank, rounding float32) *models.SetTable {
 	rows := 0
 	for c, ranks := range columns {
 		// Levels below the least that is taken are not asked for, but for the last of them.
-		first, _ := slices.BinarySearchFunc(ranks, models.LeastLevel, func(r rank, level float64) int { return cmp.Compare(r.level, level) })
+		first, _ := slices.BinarySearchFunc(ranks, models.MinLevel, func(r rank, level float64) int { return cmp.Compare(r.level, level) })
 		ranks = ranks[min(first, max(len(ranks)-1, 0)):]
-		if n := len(ranks); n > mostRows {
-			thin := make([]rank, mostRows)
+		if n := len(ranks); n > maxRows {
+			thin := make([]rank, maxRows)
 			for i := range thin {
-				thin[i] = ranks[(i+1)*n/mostRows-1]
+				thin[i] = ranks[(i+1)*n/maxRows-1]
 			}
 			ranks = thin
 		}

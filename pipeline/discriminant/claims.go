@@ -81,7 +81,7 @@ func NewJudges(clients []Client, improper []bool) (by *Judges, u honesty.Uploads
 	}
 	lambda = make([]float64, r)
 	for j, value := range values {
-		lambda[j] = max(value/float64(held(p.n))/(deviations[j]*deviations[j]), leastVariance)
+		lambda[j] = max(value/float64(held(p.n))/(deviations[j]*deviations[j]), minVariance)
 	}
 	u.Wide = honesty.IsWide(p.c, first)
 	return by, u, lambda, nil
@@ -143,15 +143,15 @@ func (by *Judges) Claims(client Client) (honesty.Uploads, error) {
 
 // Constants of the random directions, chosen on ten classes of CIFAR-100 behind a pretrained network (docs/notes/moments.md).
 const (
-	mostRandom = 64
-	tightness  = 1.25 // by which standard deviations along them are divided
+	maxRandom = 64
+	tightness = 1.25 // by which standard deviations along them are divided
 )
 
 // scattered returns directions, [k, r], followed by random ones in which W is I: as many as there are directions beyond the principal
-// ones, [mostRandom] at most. Their coordinates of class means are independent and alike.
+// ones, [maxRandom] at most. Their coordinates of class means are independent and alike.
 func scattered(h *head, v *mat.Dense) *mat.Dense {
 	k, r := v.Dims()
-	n := min(k-leading, mostRandom)
+	n := min(k-leading, maxRandom)
 	if n <= 0 {
 		return v
 	}
@@ -267,8 +267,8 @@ func proper(clients []Client, improper []bool) []Client {
 	return clients
 }
 
-// leastVariance is the lower bound of the variances of class means, for directions in which they hardly differ.
-const leastVariance = 1e-3
+// minVariance is the lower bound of the variances of class means, for directions in which they hardly differ.
+const minVariance = 1e-3
 
 // share returns the share of a client's images that count.
 func share(c Client) float64 {
@@ -448,14 +448,14 @@ func scatterOdds(variances, deviations []float64, dof int) float64 {
 	return -math.Log(1 - falseOdds + falseOdds*math.Exp(min(ratio, 700)))
 }
 
-// leastLabel is the lower bound of a calibration point's probability of its class, as a share of that of a class named at random.
-const leastLabel = 0.01
+// minLabel is the lower bound of a calibration point's probability of its class, as a share of that of a class named at random.
+const minLabel = 0.01
 
 // labelOdds adds the log likelihood ratio of the classes of its calibration points to each client's odds: of an honest client they have the
 // probabilities of the discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
 func (p *pooled) labelOdds(h *head, odds []float64) {
 	chance := -math.Log(float64(p.c))
-	least := chance + math.Log(leastLabel)
+	least := chance + math.Log(minLabel)
 	t := h.temperature(Unknown.Median)
 	random := make([]float64, len(odds))
 	logit, d := make([]float64, p.c), make([]float64, p.k)

@@ -43,8 +43,8 @@ const (
 	// counts is the weight of a calibration point as evidence on kappa: those of one client are alike, and clients' shares of the classes are
 	// not those of new images.
 	counts = 0.5
-	// mostWeights bounds the numbers of all heads together, and so memory: 128 MiB.
-	mostWeights = 16 << 20
+	// maxWeights bounds the numbers of all heads together, and so memory: 128 MiB.
+	maxWeights = 16 << 20
 )
 
 // Kappa is the prior of kappa: log kappa ~ N(log Median, Deviation^2).
@@ -107,7 +107,7 @@ func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 		return nil, err
 	}
 	p.effects = o.Effects
-	o.Samples = min(o.Samples, max(2, mostWeights/((p.k+1)*p.c)))
+	o.Samples = min(o.Samples, max(2, maxWeights/((p.k+1)*p.c)))
 	kappas := []float64{o.Kappa.Median}
 	weights := []float64{1}
 	var evidence float64

@@ -231,13 +231,13 @@ func (w *workspace) invert(b, x []float64, tol float64) float64 {
 	copy(w.rest, b)
 	left := 1.0
 	for range maxRefinements {
-		inner := math.Max(tol/left, leastSingle)
+		inner := math.Max(tol/left, minSingle)
 		got := w.conjugateGradient(w.hessianSingle, w.rest, w.part, 20*w.d, inner)
 		if !(got <= inner) {
 			break
 		}
 		floats.Add(x, w.part)
-		if tol >= leastSingle {
+		if tol >= minSingle {
 			return got
 		}
 		w.hessian(x, w.hdir)

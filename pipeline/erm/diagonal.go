@@ -12,7 +12,7 @@ import (
 const (
 	productsOfInverse = 45 // of a whole fit, preconditioned by the inverse
 	productsOfFirst   = 12 // of a whole fit by the diagonal, for each of its first step
-	leastPatience     = 2  // products of a first step, below which the diagonal is not tried
+	minPatience       = 2  // products of a first step, below which the diagonal is not tried
 )
 
 // patience returns the products that the first step of a fit to p by the diagonal may take, if the whole is to cost no more
@@ -35,7 +35,7 @@ var errSlow = errors.New("erm: more products than the preconditioner is worth")
 // fit fits one problem by the cheaper preconditioner.
 func (w *workspace) fit(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	most, spent := patience(p), 0
-	if most >= leastPatience && !opt.Double {
+	if most >= minPatience && !opt.Double {
 		w.prepare(p, nil)
 		w.diagonal, w.patience = make([]float64, w.d), most
 		s, err := w.solve(ctx, p.Start, opt, nil)
@@ -72,7 +72,7 @@ func (w *workspace) newtonByDiagonal(step int, forcing float64) error {
 		most = w.patience
 	}
 	w.single()
-	least := math.Max(forcing, leastSingle)
+	least := math.Max(forcing, minSingle)
 	if !(w.conjugateGradient(w.hessianSingle, w.grad, w.step, most, least) <= least) {
 		return errSlow
 	}

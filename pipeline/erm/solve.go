@@ -573,7 +573,7 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	reduced := general(p.N, p.N, inner.X)
 	// out maps a head, N x C, from the span's coordinates to the original ones, and in maps it back.
 	var out, in func(a, t blas64.General)
-	if ok && least > leastPivot*most {
+	if ok && least > minPivot*most {
 		for i := range p.N {
 			for j := range i + 1 {
 				inner.X[i*p.N+j] = u.Data[j*p.N+i]
@@ -614,12 +614,12 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	return s, nil
 }
 
-// leastPivot is the smallest diagonal element of a Cholesky factor, relative to the largest, that solveInSpan accepts: the square of
+// minPivot is the smallest diagonal element of a Cholesky factor, relative to the largest, that solveInSpan accepts: the square of
 // its inverse is the loss of float64 precision.
-const leastPivot = 1e-4
+const minPivot = 1e-4
 
-// leastSingle is the smallest residual, relative to the right side, to which products in float32 solve a system.
-const leastSingle = 1e-4
+// minSingle is the smallest residual, relative to the right side, to which products in float32 solve a system.
+const minSingle = 1e-4
 
 // solve runs Newton's method on the prepared points, from start; lead, if not nil, is a fit to similar points.
 func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *guide) (*Solution, error) {
@@ -704,7 +704,7 @@ func (w *workspace) begin(start *Theta, lead *guide) (f float64, err error) {
 func (w *workspace) newton(forcing float64, double bool) (bool, error) {
 	if !double {
 		w.single()
-		least := math.Max(forcing, leastSingle)
+		least := math.Max(forcing, minSingle)
 		if w.conjugateGradient(w.hessianSingle, w.grad, w.step, 10*w.d, least) <= least {
 			return false, nil
 		}

@@ -643,7 +643,7 @@ func TestPreconditioners(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tried := patience(p) >= leastPatience; tried != c.tried {
+		if tried := patience(p) >= minPatience; tried != c.tried {
 			t.Errorf("%s: the diagonal is tried: %t, want %t", c.name, tried, c.tried)
 		}
 		got, err := w.fit(t.Context(), p, opt)

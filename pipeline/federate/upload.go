@@ -341,7 +341,7 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err := u.check(labels, masses); err != nil {
 		return nil, err
 	}
-	if s*(u.Points.Dx+u.Points.C) <= point.MostDense {
+	if s*(u.Points.Dx+u.Points.C) <= point.MaxDense {
 		u.Points = u.Points.Dense()
 	}
 	if u.Precision != Single && classes == nil {

@@ -49,7 +49,7 @@ const (
 	power         = 0.5
 	priorHonest   = 0.95
 	rubbish       = 30.0
-	mostOdds      = 200.0
+	maxOdds       = 200.0
 	shared        = 0.3 // concentration of the Dirichlet
 )
 
@@ -64,10 +64,10 @@ const Exact = 10
 // Numbers of chains and sweeps of the annealed Gibbs sampler. Above a hundred clients there are fewer chains, as their cost grows and
 // the influence of one client shrinks.
 const (
-	mostChains  = 24
-	leastChains = 4
-	sweeps      = 20
-	greedy      = 2 // sweeps from the end of a chain to the nearby mode
+	maxChains = 24
+	minChains = 4
+	sweeps    = 20
+	greedy    = 2 // sweeps from the end of a chain to the nearby mode
 )
 
 // Chains returns the number of chains that propose states for a round; 0 if all states are enumerated.
@@ -76,9 +76,9 @@ func (u *Uploads) Chains() int {
 	case u.Clients <= u.exact():
 		return 0
 	case u.large():
-		return leastChains
+		return minChains
 	}
-	return max(leastChains, min(mostChains, 100*mostChains/u.Clients))
+	return max(minChains, min(maxChains, 100*maxChains/u.Clients))
 }
 
 // Uploads are the bounded uploads of a round, as class means.
@@ -340,7 +340,7 @@ func priorOdds(u Uploads) []float64 {
 	for m := range out {
 		out[m] = math.Log(priorHonest / (1 - priorHonest))
 		if u.Odds != nil { // to the power of the likelihood, and no stronger than what makes a state impossible
-			out[m] += power * min(max(u.Odds[m], -mostOdds), mostOdds)
+			out[m] += power * min(max(u.Odds[m], -maxOdds), maxOdds)
 		}
 	}
 	return out

@@ -21,8 +21,8 @@ import (
 // Format is the version of the message.
 const Format = 6
 
-// mostHigh bounds the upper halves of sums, so that sums of parts stay within 128 bits.
-const mostHigh = 1 << 60
+// maxHigh bounds the upper halves of sums, so that sums of parts stay within 128 bits.
+const maxHigh = 1 << 60
 
 // IsPart reports whether data are a part, by their first bytes.
 func IsPart(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
@@ -227,7 +227,7 @@ func (p *Part) readKept(uploads [][]byte) error {
 func (p *Part) checkSums() error {
 	total := 0.0
 	for i, s := range p.sums {
-		if s.High > mostHigh || s.High < -mostHigh {
+		if s.High > maxHigh || s.High < -maxHigh {
 			return refuse(fmt.Sprintf("sums[%d]", i), s.Float(), "up to 2^84")
 		}
 	}
@@ -237,7 +237,7 @@ func (p *Part) checkSums() error {
 		if s[0].High < 0 {
 			return refuse(fmt.Sprintf("mass of class %d", y), mass, "at least 0")
 		}
-		most := mostCoordinate * mass
+		most := maxCoordinate * mass
 		if p.Moments {
 			most = 1.05 * mass // rows of length 1, rounded
 		}

@@ -1,7 +1,7 @@
 // Package merge adds uploads of a round up: many become one part, parts become one, and a part is pooled in place of its uploads.
 //
 // A part holds some uploads whole and of the others sums alone. A client's key is a SHA-256 of round, client graph and name; kept are the
-// uploads of the lowest keys, the first in any case and further ones while all have at most [MostPoints] points and [mostKept] bytes
+// uploads of the lowest keys, the first in any case and further ones while all have at most [MaxPoints] points and [maxKept] bytes
 // together (bottom-k sampling; Cohen and Kaplan 2007). Sums are whole numbers in steps of 2^-40, masses, masses times class means and
 // scatters. Both depend on the set of uploads alone: a tree of merges gives the part of the whole, bit for bit, in any order and grouping.
 //
@@ -28,17 +28,17 @@ import (
 
 // Bounds on a part.
 const (
-	// MostPoints is the maximum number of points of the kept uploads, but for a first one that has more.
-	MostPoints = 8192
+	// MaxPoints is the maximum number of points of the kept uploads, but for a first one that has more.
+	MaxPoints = 8192
 	// MaxClients is the maximum number of clients.
 	MaxClients = 1 << 24
 	// MaxBytes is the maximum size of a part.
-	MaxBytes = mostKept + federate.MaxBytes + MaxClients*entryBytes + mostSums
+	MaxBytes = maxKept + federate.MaxBytes + MaxClients*entryBytes + maxSums
 
-	mostKept = 64 << 20
-	mostSums = 256 << 20
-	// mostCoordinate is the largest coordinate that is summed.
-	mostCoordinate = 1 << 16
+	maxKept = 64 << 20
+	maxSums = 256 << 20
+	// maxCoordinate is the largest coordinate that is summed.
+	maxCoordinate = 1 << 16
 )
 
 const (
@@ -131,8 +131,8 @@ func (m *Merger) Add(data []byte) error {
 
 // start opens the merger for the kind of the first upload, and checks that of later ones.
 func (m *Merger) start(like *Part) error {
-	if n := sizeOf(like.Dx, like.C, like.Moments); n > mostSums/whole.Bytes {
-		return fmt.Errorf("%d classes of %d coordinates are %d sums; a part has %d at most", like.C, like.Dx, n, mostSums/whole.Bytes)
+	if n := sizeOf(like.Dx, like.C, like.Moments); n > maxSums/whole.Bytes {
+		return fmt.Errorf("%d classes of %d coordinates are %d sums; a part has %d at most", like.C, like.Dx, n, maxSums/whole.Bytes)
 	}
 	if m.part == nil {
 		m.part = &Part{Round: like.Round, Model: like.Model, Dx: like.Dx, C: like.C, Moments: like.Moments, Against: m.Against,
@@ -152,9 +152,9 @@ func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 		return errors.New("its points are of several classes each, an embedding's: these do not add up; merge class means or moments")
 	}
 	for i, v := range u.Points.Z {
-		if math.Abs(float64(v)) > mostCoordinate {
+		if math.Abs(float64(v)) > maxCoordinate {
 			return fmt.Errorf("a coordinate of point %d is %v; class means that add up have %d at most", i/(len(u.Points.Z)/u.Points.N), v,
-				mostCoordinate)
+				maxCoordinate)
 		}
 	}
 	if err := m.start(&Part{Round: u.Round, Model: u.Model, Dx: u.Points.Dx, C: u.Points.C, Moments: u.Within != nil}); err != nil {
@@ -233,7 +233,7 @@ func kept(all []Kept) int {
 	points, size := 0, 0
 	for i := range all {
 		n, b := all[i].size()
-		if points, size = points+n, size+b; i > 0 && (points > MostPoints || size > mostKept) {
+		if points, size = points+n, size+b; i > 0 && (points > MaxPoints || size > maxKept) {
 			return i
 		}
 	}
@@ -242,7 +242,7 @@ func kept(all []Kept) int {
 
 // ErrJudge is wrapped by the error for an upload that is to be summed, where nothing is known to judge it by.
 var ErrJudge = fmt.Errorf("a part keeps up to %d class means whole and sums the others, which are judged beforehand: give a part to "+
-	"judge by (--against), or trust all clients (--trust)", MostPoints)
+	"judge by (--against), or trust all clients (--trust)", MaxPoints)
 
 func (m *Merger) share(k *Kept) (float64, error) {
 	if m.Judge == nil {
@@ -492,7 +492,7 @@ func (p *Part) Rest() (*point.Set, *moments.Within) {
 		}
 		set.N, set.W, set.Y = set.N+1, append(set.W, float32(mass)), append(set.Y, int32(y))
 	}
-	if set.N*(set.Dx+set.C) <= point.MostDense {
+	if set.N*(set.Dx+set.C) <= point.MaxDense {
 		set = set.Dense()
 	}
 	if !p.Moments {

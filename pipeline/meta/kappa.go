@@ -31,7 +31,7 @@ var (
 
 // Bounds on the deviation that Kappa returns: kappa of other images behind one extractor was within 2% of its median, and that of single
 // tasks within 15%. The upper one comes of tasks without a wrong image.
-const leastDeviation, mostDeviation = 0.1, 0.5
+const minDeviation, maxDeviation = 0.1, 0.5
 
 // Kappa returns kappa (package discriminant) behind an extractor from labelled rows, embedded as clients embed theirs: of any classes, but
 // not of images that are scored later. Each task has clients and images that none of them holds; kappa is that of the greatest likelihood
@@ -96,7 +96,7 @@ func kappaOf(logs []float64) discriminant.Kappa {
 		logs[i] = math.Abs(v - m)
 	}
 	const normal = 1.4826 // standard deviations in a median absolute deviation
-	return discriminant.Kappa{Median: math.Exp(m), Deviation: min(max(normal*median(logs), leastDeviation), mostDeviation)}
+	return discriminant.Kappa{Median: math.Exp(m), Deviation: min(max(normal*median(logs), minDeviation), maxDeviation)}
 }
 
 // simulate draws task i of a bank: the uploads of its clients, and rows that none of them holds.

@@ -44,7 +44,7 @@ func TestKappa(t *testing.T) {
 		if err != nil || last != 100 {
 			t.Fatalf("%v, at %d%%", err, last)
 		}
-		if !(got.Deviation >= leastDeviation) || got.Deviation > mostDeviation {
+		if !(got.Deviation >= minDeviation) || got.Deviation > maxDeviation {
 			t.Fatalf("kappa %v; want a deviation between the bounds", got)
 		}
 		return got
@@ -88,8 +88,8 @@ func TestKappaOf(t *testing.T) {
 	}{
 		{[]float64{-0.2, 0, 0.2, 0.1, -0.1}, 1, 0.14826},
 		{[]float64{-0.2, 0, 9, 0.1, -0.1}, 1, 0.14826},
-		{[]float64{0.3, 0.3, 0.3}, math.Exp(0.3), leastDeviation},
-		{[]float64{-2, 0, 2}, 1, mostDeviation},
+		{[]float64{0.3, 0.3, 0.3}, math.Exp(0.3), minDeviation},
+		{[]float64{-2, 0, 2}, 1, maxDeviation},
 	} {
 		if got := kappaOf(c.logs); math.Abs(got.Median-c.median) > 1e-9 || math.Abs(got.Deviation-c.deviation) > 1e-5 {
 			t.Errorf("kappa %v, want %v and %v", got, c.median, c.deviation)

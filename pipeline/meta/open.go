@@ -22,7 +22,7 @@ import (
 // Config are not used; Steps defaults to 300, Batch to 4 tasks, Samples to 32 and Rate to 0.05.
 type OpenConfig struct {
 	Config
-	// Coordinates is the maximum number of coordinates that features are projected to; default [open.MostCoordinates].
+	// Coordinates is the maximum number of coordinates that features are projected to; default [open.MaxCoordinates].
 	Coordinates int
 }
 
@@ -63,7 +63,7 @@ type openSplit struct {
 // nll, joint; in validation those of tasks that no step used.
 func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	c.Steps = cmp.Or(c.Steps, 300)
-	c.Coordinates = cmp.Or(c.Coordinates, open.MostCoordinates)
+	c.Coordinates = cmp.Or(c.Coordinates, open.MaxCoordinates)
 	c.Fresh, c.Validation = 1, nil // no points are drawn; validation tasks use classes left out
 	if err := c.fill(4, 32, 0.05); err != nil {
 		return nil, err

@@ -100,14 +100,14 @@ func nearest(features []float32, dx int, at []int, k int) [][]int {
 			blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x},
 			0, blas64.General{Rows: len(some), Cols: n, Stride: n, Data: inner})
 		for i := range some {
-			out[from+i] = leastOf(n, k, func(j int) float64 { return square[j] - 2*inner[i*n+j] })
+			out[from+i] = smallest(n, k, func(j int) float64 { return square[j] - 2*inner[i*n+j] })
 		}
 	}
 	return out
 }
 
-// leastOf returns the k numbers of 0 to n-1 with the smallest values, in ascending order of value, the smaller number first at ties.
-func leastOf(n, k int, value func(int) float64) []int {
+// smallest returns the k numbers of 0 to n-1 with the smallest values, in ascending order of value, the smaller number first at ties.
+func smallest(n, k int, value func(int) float64) []int {
 	at, values := make([]int, 0, k+1), make([]float64, 0, k+1)
 	for j := range n {
 		v := value(j)

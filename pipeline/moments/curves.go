@@ -26,14 +26,14 @@ const (
 	MaxCurveImages = 400
 	// CurveStep is the unit of curves in nats; every value is a multiple.
 	CurveStep = 1.0 / 1024
-	// LeastLikelihood is the lowest log-likelihood of one image in nats; lower ones count as this.
-	LeastLikelihood = -32
+	// MinLikelihood is the lowest log-likelihood of one image in nats; lower ones count as this.
+	MinLikelihood = -32
 )
 
 const (
-	twins       = 4 // Gaussian twins of the images, whose curves are averaged
-	leastCell   = 3 // images of a class: one is left out, and two have a scatter
-	leastImages = 2 * leastCell
+	twins     = 4 // Gaussian twins of the images, whose curves are averaged
+	minCell   = 3 // images of a class: one is left out, and two have a scatter
+	minImages = 2 * minCell
 	// fewest images a class are kept where a client has too many: rather fewer classes than none with a scatter.
 	fewest = 8
 )
@@ -60,7 +60,7 @@ func CurvesOf(rows []float32, k int, labels []int, c int, key string) (*Curves, 
 	}
 	seed := seedOf(rows, key)
 	rows, labels = measured(rows, k, labels, c, rng.New(seed, "moments", "curves", "subset"))
-	if len(labels) < leastImages {
+	if len(labels) < minImages {
 		return nil, nil
 	}
 	s := newSpread(rows, k, labels)
@@ -89,7 +89,7 @@ func (c *Curves) round() {
 // Check returns an error unless the curves are sums over at most n images: multiples of the step between n times the least
 // likelihood and 0.
 func (c *Curves) Check(n int) error {
-	least := LeastLikelihood * float64(min(n, MaxCurveImages))
+	least := MinLikelihood * float64(min(n, MaxCurveImages))
 	for name, curve := range map[string]*Curve{"own": &c.Own, "twin": &c.Twin} {
 		for i, v := range curve {
 			if !(v >= least && v <= 0) || v != math.Trunc(v/CurveStep)*CurveStep {
@@ -136,14 +136,14 @@ func halves(r *rand.Rand, n int) []float64 {
 	return z
 }
 
-// measured returns the rows of classes with leastCell or more. Of too many it keeps a random subset: no class has more than the largest
+// measured returns the rows of classes with minCell or more. Of too many it keeps a random subset: no class has more than the largest
 // number that keeps the bound, and where that would be under fewest, random classes keep fewest each.
 func measured(rows []float32, k int, labels []int, c int, r *rand.Rand) ([]float32, []int) {
 	cells := make([][]int, c)
 	for i, y := range labels {
 		cells[y] = append(cells[y], i)
 	}
-	cells = slices.DeleteFunc(cells, func(cell []int) bool { return len(cell) < leastCell })
+	cells = slices.DeleteFunc(cells, func(cell []int) bool { return len(cell) < minCell })
 	if len(cells) < 2 {
 		return nil, nil
 	}

@@ -77,7 +77,7 @@ func TestCurvesAreThoseOfLeavingOut(t *testing.T) {
 		n, k, c := 6+r.IntN(30), 1+r.IntN(20), 2+r.IntN(4)
 		rows, labels := someRows(r, n, k, c)
 		rows, labels = measured(rows, k, labels, c, nil)
-		if len(labels) < leastImages {
+		if len(labels) < minImages {
 			continue
 		}
 		near(t, fmt.Sprintf("curve of %d rows of %d numbers in %d classes", n, k, c), newSpread(rows, k, labels).leftOut(&grid),
@@ -325,7 +325,7 @@ func TestMeasuredImagesAreBounded(t *testing.T) {
 				t.Errorf("%d images of %d classes are measured; want %d of %d", len(kept), len(held), tt.images, tt.held)
 			}
 			for y, n := range held {
-				if n < leastCell {
+				if n < minCell {
 					t.Errorf("class %d has %d images", y, n)
 				}
 			}

@@ -10,7 +10,7 @@ import (
 const (
 	priorStrength = 10
 	caution       = 1.5
-	leastSpread   = 1e-3
+	minSpread     = 1e-3
 )
 
 // spread is rows as products of their parts, which is all that a discriminant of them takes: cost is by rows, not by features. Row i is
@@ -120,7 +120,7 @@ func (s *spread) leftOut(grid *[Temperatures]float64) (out Curve) {
 	for y := range c {
 		between += (mm[y*c+y]/d - noise/s.count[y]) / float64(c)
 	}
-	n0 := caution * noise / max(between, leastSpread)
+	n0 := caution * noise / max(between, minSpread)
 	logit := make([]float64, c)
 	for i, own := range s.label {
 		for y := range c {
@@ -147,7 +147,7 @@ func addLikelihood(to *Curve, grid *[Temperatures]float64, logit []float64, own 
 		for _, v := range logit {
 			sum += exponential((v - top) / t)
 		}
-		to[i] += max((logit[own]-top)/t-logarithm(sum), LeastLikelihood)
+		to[i] += max((logit[own]-top)/t-logarithm(sum), MinLikelihood)
 	}
 }
 

@@ -22,8 +22,8 @@ type Whitening struct {
 	basis, inv *mat.Dense // phi - centre = basis u
 }
 
-// leastVariance is the lower bound of Lambda, for directions in which the corpus's class means do not differ.
-const leastVariance = 1e-3
+// minVariance is the lower bound of Lambda, for directions in which the corpus's class means do not differ.
+const minVariance = 1e-3
 
 // Whitening returns the whitening of the corpus's moments.
 func (p *Predictor) Whitening() (*Whitening, error) {
@@ -62,7 +62,7 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	turn := mat.DenseCopyOf(q)
 	w := &Whitening{Lambda: make([]float64, k), centre: p.M0, basis: new(mat.Dense), inv: mat.NewDense(k, k, nil)}
 	for j, v := range values { // in ascending order
-		w.Lambda[k-1-j] = max(v, leastVariance)
+		w.Lambda[k-1-j] = max(v, minVariance)
 		for i := range k {
 			turn.Set(i, k-1-j, q.At(i, j))
 		}

@@ -17,7 +17,7 @@ type Stats struct {
 	// freedom: the number of class means sent less the number of classes present.
 	Scatter *mat.SymDense
 	DF      float64
-	// Own are the per-class terms of Scatter for the first mostOwn classes; they show how classes differ in covariance.
+	// Own are the per-class terms of Scatter for the first maxOwn classes; they show how classes differ in covariance.
 	Own []Scatter
 }
 
@@ -27,8 +27,8 @@ type Scatter struct {
 	DF float64
 }
 
-// mostOwn bounds the memory for a round of many classes.
-const mostOwn = 64
+// maxOwn bounds the memory for a round of many classes.
+const maxOwn = 64
 
 // Pool pools uploads, each a set of class means of softened features with labels and masses. A point counts toward each class by that
 // class's share of its label; a point without mass does not count.
@@ -55,7 +55,7 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	}
 	k, c := first.Dx, first.C
 	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, k, nil), Scatter: mat.NewSymDense(k, nil)}
-	s.Own = make([]Scatter, min(c, mostOwn))
+	s.Own = make([]Scatter, min(c, maxOwn))
 	for y := range s.Own {
 		s.Own[y] = Scatter{mat.NewSymDense(k, nil), -1}
 	}
@@ -164,7 +164,7 @@ func (s *Stats) Set() *point.Set {
 		out.Z = append(out.Z, narrow(s.Mean.RawRowView(y))...)
 		out.Y[y], out.W[y] = int32(y), float32(n)
 	}
-	if out = out.Held(); c*(dx+c) <= point.MostDense {
+	if out = out.Held(); c*(dx+c) <= point.MaxDense {
 		return out.Dense()
 	}
 	return out

@@ -69,8 +69,8 @@ const defaultDeviation = 0.1
 // Apart returns Deviation, or its default.
 func (p *Predictor) Apart() float64 { return cmp.Or(p.Deviation, defaultDeviation) }
 
-// MostCoordinates is the default maximum number of coordinates: with more, the eigendecomposition of a task would take seconds.
-const MostCoordinates = 128
+// MaxCoordinates is the default maximum number of coordinates: with more, the eigendecomposition of a task would take seconds.
+const MaxCoordinates = 128
 
 // Widen estimates h from the classes of the corpus, given the coordinates of all rows (widening.go).
 func (p *Predictor) Widen(rows []float64, labels []int) error {

@@ -45,11 +45,11 @@ func (g *geometry) widening(own []Scatter) (h, pairs float64) {
 	if !(by > 0) {
 		return 0, 0
 	}
-	return excess * math.Max(of/by, leastWidening), pairs
+	return excess * math.Max(of/by, minWidening), pairs
 }
 
-// leastWidening bounds h from below for few class means: the unbiased estimate may be negative.
-const leastWidening = 0.5
+// minWidening bounds h from below for few class means: the unbiased estimate may be negative.
+const minWidening = 0.5
 
 // widening returns h of a round: the corpus's h, combined with that of the uploads in proportion to their pairs.
 func (p *Predictor) widening(g *geometry, s *Stats) float64 {

@@ -2,8 +2,8 @@ package point
 
 import "slices"
 
-// MostDense is the number of label and feature values up to which [Set.Compact] keeps a set as it is.
-const MostDense = 1 << 17
+// MaxDense is the number of label and feature values up to which [Set.Compact] keeps a set as it is.
+const MaxDense = 1 << 17
 
 // Features returns the features of point i. It shares memory with the set.
 func (s *Set) Features(i int) []float32 {
@@ -34,7 +34,7 @@ func (s *Set) Shares(i int, do func(class int, p float32)) {
 
 // Compact returns the set with class indices for labels, where it is large and all its labels are of one class; otherwise the set itself.
 func (s *Set) Compact() *Set {
-	if s.Y != nil || s.N*(s.Dx+s.C) <= MostDense {
+	if s.Y != nil || s.N*(s.Dx+s.C) <= MaxDense {
 		return s
 	}
 	classes := s.Indices()

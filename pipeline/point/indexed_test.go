@@ -9,7 +9,7 @@ import (
 // TestIndexed: a set with class indices answers as the same set with labels.
 func TestIndexed(t *testing.T) {
 	t.Parallel()
-	wide := New(3, 2, MostDense)
+	wide := New(3, 2, MaxDense)
 	for i := range wide.N {
 		wide.W[i] = float32(i)
 		copy(wide.Row(i), []float32{float32(i), 7})

@@ -139,8 +139,8 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 	if err != nil {
 		return nil, err
 	}
-	if len(uploads) < leastJudges {
-		return nil, fmt.Errorf("pool: the part keeps %d uploads; to judge by it needs %d at least", len(uploads), leastJudges)
+	if len(uploads) < minJudges {
+		return nil, fmt.Errorf("pool: the part keeps %d uploads; to judge by it needs %d at least", len(uploads), minJudges)
 	}
 	r, err := New(uploads, graph, client, o)
 	if err != nil {
@@ -172,5 +172,5 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 	}, nil
 }
 
-// leastJudges is the number of uploads that others are judged by at least: a majority of fewer is chance.
-const leastJudges = honesty.Exact
+// minJudges is the number of uploads that others are judged by at least: a majority of fewer is chance.
+const minJudges = honesty.Exact

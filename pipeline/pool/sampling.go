@@ -71,8 +71,8 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	s := &Sampling{round: r, close: func() {}}
 	s.judges = r.closedForm() && !r.Trust && len(sets) > 1
 	// Honesty needs each client's upload, and the open form the scatter between clients.
-	if points > MostPoints && !s.judges && r.open == nil {
-		all, err := point.Group(MostPoints, sets...)
+	if points > MaxPoints && !s.judges && r.open == nil {
+		all, err := point.Group(MaxPoints, sets...)
 		if err != nil {
 			return nil, err
 		}

@@ -26,11 +26,11 @@ const Level = 0.9
 // FalseShare is the share of clients whose calibration points may be false where none is asked for.
 const FalseShare = 0.2
 
-// leastCapped is the number of calibration points up to which every client's count.
-const leastCapped = moments.MaxCalibration
+// minCapped is the number of calibration points up to which every client's count.
+const minCapped = moments.MaxCalibration
 
-// mostScored bounds the calibration points that a threshold is computed from.
-const mostScored = 10_000
+// maxScored bounds the calibration points that a threshold is computed from.
+const maxScored = 10_000
 
 // calibrationPoint is a calibration point that took no part in a round's posterior: its embedded row and class.
 type calibrationPoint struct {
@@ -213,7 +213,7 @@ func (s *Sampling) calibration() error {
 	if ok, err := r.enough(points, "one in two of those in the uploads is for sets: pool more uploads"); !ok {
 		return err
 	}
-	share := min(1, float64(mostScored)/float64(len(points)))
+	share := min(1, float64(maxScored)/float64(len(points)))
 	for m := range s.clients {
 		if len(out[m]) > 0 && random[m].Float64() < share {
 			s.clients[m].Within = s.holdBack(m, out[m])
@@ -276,13 +276,13 @@ func (r *Round) points() (all, half, rest []calibrationPoint) {
 	return all, half, rest
 }
 
-// hold keeps points for sets, of mostScored at most those of some clients, and of a client as many as half of the clients have at least,
+// hold keeps points for sets, of maxScored at most those of some clients, and of a client as many as half of the clients have at least,
 // so that no client has much influence on the sets. Of more, some are drawn.
 func (s *Sampling) hold(points []calibrationPoint) {
 	if s.round.FalseShare >= 0 {
 		points = s.round.even(points)
 	}
-	share := min(1, float64(mostScored)/float64(len(points)))
+	share := min(1, float64(maxScored)/float64(len(points)))
 	held := map[int]bool{}
 	for m, u := range s.round.Uploads {
 		held[m] = rng.New(s.round.Seed, stream, "sets", u.Client).Float64() < share
@@ -294,7 +294,7 @@ func (s *Sampling) hold(points []calibrationPoint) {
 	}
 }
 
-// even returns points, of each client no more than the lower median of the clients' numbers, and [leastCapped] at least.
+// even returns points, of each client no more than the lower median of the clients' numbers, and [minCapped] at least.
 func (r *Round) even(points []calibrationPoint) []calibrationPoint {
 	of := map[int]int{}
 	for _, p := range points {
@@ -304,7 +304,7 @@ func (r *Round) even(points []calibrationPoint) []calibrationPoint {
 		return points
 	}
 	numbers := slices.Sorted(maps.Values(of))
-	most := max(numbers[(len(numbers)-1)/2], leastCapped)
+	most := max(numbers[(len(numbers)-1)/2], minCapped)
 	kept := map[int][]int{} // by client, which of its points in turn, in random order
 	for m, n := range of {
 		kept[m] = rng.New(r.Seed, stream, "even", r.Uploads[m].Client).Perm(n)

@@ -10,11 +10,11 @@ import (
 	"fmp/pipeline/federate"
 )
 
-// MaxUploads is the maximum number of clients of one round; MostPoints is the number of points that a round is computed with: if
+// MaxUploads is the maximum number of clients of one round; MaxPoints is the number of points that a round is computed with: if
 // uploads hold more, nearby points of one class are merged (point.Group).
 const (
 	MaxUploads = 200_000
-	MostPoints = 8192
+	MaxPoints  = 8192
 )
 
 // Upload is one client's upload, read from a file and checked.

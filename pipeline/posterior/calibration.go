@@ -35,8 +35,8 @@ type Calibration struct {
 }
 
 const (
-	// mostChoosing bounds the points that a choice is made by, fewSamples the samples that a penalty is judged by.
-	mostChoosing, fewSamples = 1000, 20
+	// maxChoosing bounds the points that a choice is made by, fewSamples the samples that a penalty is judged by.
+	maxChoosing, fewSamples = 1000, 20
 	// penaltySteps is the number of penalties that are tried, each a factor of penaltyStep of the one before.
 	penaltySteps = 4
 )
@@ -71,7 +71,7 @@ func (t *FMP) Calibrate(c *Calibration) error {
 	return c.check(t.c, max(len(t.in.ClassMeans), len(t.in.Soft)))
 }
 
-// trusted returns the points of clients that are more likely honest than not, mostChoosing at most, evenly apart. Of a client as many count
+// trusted returns the points of clients that are more likely honest than not, maxChoosing at most, evenly apart. Of a client as many count
 // as the lower median of those that send any (honesty.Cap), as nobody can check how many images are behind them.
 func (c *Calibration) trusted(j *Judgement) *Calibration {
 	dx := len(c.Features) / len(c.Labels)
@@ -81,7 +81,7 @@ func (c *Calibration) trusted(j *Judgement) *Calibration {
 		sent[m]++
 	}
 	limit, taken := honesty.Cap(slices.Collect(maps.Values(sent))), map[int]float64{}
-	step := max(1, float64(len(c.Labels))/mostChoosing)
+	step := max(1, float64(len(c.Labels))/maxChoosing)
 	for at := 0.0; int(at) < len(c.Labels); at += step {
 		i := int(at)
 		m := c.Client[i]

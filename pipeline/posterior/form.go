@@ -159,12 +159,12 @@ func reweighted(set *point.Set, share func(class int) float64) *point.Set {
 	return &out
 }
 
-// mostMeans bounds the class means that are kept apart, so that the later cost does not grow with the number of clients.
-const mostMeans = 8192
+// maxMeans bounds the class means that are kept apart, so that the later cost does not grow with the number of clients.
+const maxMeans = 8192
 
-// Pooled returns the union of the clients' class means, for methods that may read it point by point: beyond mostMeans, nearby
+// Pooled returns the union of the clients' class means, for methods that may read it point by point: beyond maxMeans, nearby
 // means of one class are merged.
-func (f *Form) Pooled() (*point.Set, error) { return point.Group(mostMeans, f.means...) }
+func (f *Form) Pooled() (*point.Set, error) { return point.Group(maxMeans, f.means...) }
 
 // pool returns the statistics that heads read of some clients' class means; u, if not nil, holds them in the closed form's coordinates.
 func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
@@ -186,7 +186,7 @@ func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 	if len(all) > 0 && !f.Open && honesty.IsWide(all[0].C, f.LatentSize()/all[0].C) {
 		return whole(all), nil
 	}
-	if points > mostMeans {
+	if points > maxMeans {
 		some, err := representatives(sets, points)
 		if err != nil || f.rest == nil {
 			return some, err
@@ -196,11 +196,11 @@ func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 	return point.Pool(all...)
 }
 
-// representatives returns about mostMeans of the clients' class means, those of clients evenly apart, and one point for the others of each
+// representatives returns about maxMeans of the clients' class means, those of clients evenly apart, and one point for the others of each
 // class: the closed form reads masses and means of classes, which are those of all, and fits see how classes scatter.
 func representatives(sets []*point.Set, points int) (*point.Set, error) {
 	var some []*point.Set
-	for m := 0; m < len(sets); m += (points + mostMeans - 1) / mostMeans {
+	for m := 0; m < len(sets); m += (points + maxMeans - 1) / maxMeans {
 		some = append(some, sets[m])
 	}
 	others, own := open.Means(sets...), open.Means(some...)

@@ -12,7 +12,7 @@ import (
 	"fmp/pipeline/task"
 )
 
-// TestBounded: in open scope heads read the class means of few clients as they are, and of more than mostMeans some of them,
+// TestBounded: in open scope heads read the class means of few clients as they are, and of more than maxMeans some of them,
 // with the masses and means of all.
 func TestBounded(t *testing.T) {
 	const dx, c = 5, 3
@@ -35,7 +35,7 @@ func TestBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, clients := range []int{5, mostMeans/c + 1} {
+	for _, clients := range []int{5, maxMeans/c + 1} {
 		var sets []*point.Set
 		for m := range clients {
 			h, y := rows(fmt.Sprint("client ", m), 2*c)
@@ -66,7 +66,7 @@ func TestBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if most := min(clients*c, mostMeans+2*c); seen.N > most || seen.N < most/3 {
+		if most := min(clients*c, maxMeans+2*c); seen.N > most || seen.N < most/3 {
 			t.Errorf("%d clients: heads read %d points; want up to %d", clients, seen.N, most)
 		}
 		got, want := open.Means(seen), open.Means(all)
@@ -85,8 +85,8 @@ func TestBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := r.Intervals.(*conjugateIntervals).drawn.Seen.N; n > mostMeans+2*c {
-			t.Errorf("%d clients: intervals read %d points; want %d at most", clients, n, mostMeans+2*c)
+		if n := r.Intervals.(*conjugateIntervals).drawn.Seen.N; n > maxMeans+2*c {
+			t.Errorf("%d clients: intervals read %d points; want %d at most", clients, n, maxMeans+2*c)
 		}
 	}
 }

@@ -226,7 +226,7 @@ func (k *momentsIntervals) Of(ctx context.Context, features []float32, level flo
 				}
 			}
 			for y := range logit {
-				odds[y] = append(odds[y], min(-logOthers(logit, y), -math.Log(models.LeastOther)))
+				odds[y] = append(odds[y], min(-logOthers(logit, y), -math.Log(models.MinOther)))
 			}
 		}
 		for _, o := range odds {

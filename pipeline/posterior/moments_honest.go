@@ -23,9 +23,9 @@ type momentsState struct {
 	samples int
 }
 
-// leastShare is the share of the samples below which a state of a round of moments counts as the likeliest one: each state costs a
+// minShare is the share of the samples below which a state of a round of moments counts as the likeliest one: each state costs a
 // factorization of its covariance.
-const leastShare = 0.05
+const minShare = 0.05
 
 // judgeMoments returns the clients with the shares of their images that count, the states of who is honest that samples draw, the likeliest
 // first, and the posterior's view of the clients (package honesty).
@@ -195,7 +195,7 @@ func count(drawn [][]bool) []momentsState {
 		out[at].samples++
 	}
 	sorting.Stably(out, func(a, b momentsState) int { return cmp.Compare(b.samples, a.samples) })
-	for len(out) > 1 && float64(out[len(out)-1].samples) < leastShare*float64(len(drawn)) {
+	for len(out) > 1 && float64(out[len(out)-1].samples) < minShare*float64(len(drawn)) {
 		out[0].samples += out[len(out)-1].samples
 		out = out[:len(out)-1]
 	}

@@ -12,8 +12,8 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// mostWeights bounds the numbers of all heads together, and so memory: 128 MiB.
-const mostWeights = 16 << 20
+// maxWeights bounds the numbers of all heads together, and so memory: 128 MiB.
+const maxWeights = 16 << 20
 
 // One computes one posterior (package candidate) from uploads of moments: of clients less their shifts, with the
 // shares of their images that
@@ -39,7 +39,7 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded, o Mome
 	if err != nil {
 		return nil, err
 	}
-	e := Ensemble(m.Ensemble(min(o.Samples, max(2, mostWeights/((r.K+1)*r.C))), of))
+	e := Ensemble(m.Ensemble(min(o.Samples, max(2, maxWeights/((r.K+1)*r.C))), of))
 	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, UploadBytes: momentsBytes(clients),
 		Diagnostics: map[string]float64{"moments": 1, "kappa": math.Exp(m.LogKappa), "kappa deviation": m.LogKappaError}}, ctx.Err()
 }

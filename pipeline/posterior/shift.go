@@ -78,8 +78,8 @@ func matrix(m *mat.Dense) *onnx.Tensor {
 
 // Concentrations that shares weighs, from few classes at each client to the same shares at all.
 const (
-	leastConcentration = 0.1
-	mostConcentration  = 1e4
+	minConcentration = 0.1
+	maxConcentration = 1e4
 )
 
 // shares returns the parameters of the Dirichlet distribution of clients' shares of the classes: its mean is that of all images and one
@@ -100,7 +100,7 @@ func shares(sets []*point.Set) []float64 {
 	floats.Scale(1/floats.Sum(mean), mean)
 	gamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
 	best, most := 0.0, math.Inf(-1)
-	for a := leastConcentration; a <= mostConcentration; a *= 1.2 {
+	for a := minConcentration; a <= maxConcentration; a *= 1.2 {
 		var l float64
 		for _, n := range counts {
 			l += gamma(a) - gamma(a+floats.Sum(n))

@@ -62,8 +62,8 @@ func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, e
 func cut(v []int64, norm uint64) {
 	for {
 		high, low := square(v)
-		mostHigh, mostLow := bits.Mul64(norm, norm)
-		if high < mostHigh || high == mostHigh && low <= mostLow {
+		maxHigh, maxLow := bits.Mul64(norm, norm)
+		if high < maxHigh || high == maxHigh && low <= maxLow {
 			return
 		}
 		by := float64(norm) / math.Sqrt(float64(high)*(1<<64)+float64(low)) * (1 - 1e-9)

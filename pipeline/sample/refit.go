@@ -58,9 +58,9 @@ type spreadKey struct {
 }
 
 const (
-	// mostImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean counts for mostOfOne images at most: one of
+	// maxImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean counts for maxOfOne images at most: one of
 	// very many repeats the closed form, and nothing of how a class scatters.
-	mostImages, mostOfOne = 8192, 32
+	maxImages, maxOfOne = 8192, 32
 	// refitTolerance is the gradient, relative to its bound, at which fits stop: at 1e-11 no score moves by more than 2e-7.
 	refitTolerance = 1e-6
 	// absent is the number of images that the offset of a class without any is that of.
@@ -118,9 +118,9 @@ func (f *Refit) images(seen *point.Set) (*images, error) {
 			for _, v := range row[:k] {
 				out.rows = append(out.rows, float64(v))
 			}
-			out.class, out.mass, out.count = append(out.class, y), append(out.mass, m), append(out.count, min(m, mostOfOne))
+			out.class, out.mass, out.count = append(out.class, y), append(out.mass, m), append(out.count, min(m, maxOfOne))
 			out.of[y] += m
-			out.total += min(m, mostOfOne)
+			out.total += min(m, maxOfOne)
 		}
 	}
 	if !(out.total > 0) {
@@ -133,7 +133,7 @@ func (f *Refit) images(seen *point.Set) (*images, error) {
 // random weights of the Bayesian bootstrap (Rubin 1981). The second result is log n_c, less its value for equal classes, of these weights.
 func (u *images) draw(k, classes int, r *rand.Rand, bootstrap bool) (*erm.Problem, []float64) {
 	p := &erm.Problem{Dx: k, C: classes}
-	share := min(1, mostImages/u.total)
+	share := min(1, maxImages/u.total)
 	x := make([]float64, 0, len(u.rows))
 	weights := u.weights(r, bootstrap)
 	for i, m := range u.mass {

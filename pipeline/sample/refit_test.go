@@ -278,7 +278,7 @@ func TestRefitLearns(t *testing.T) {
 	for i := range frequent.W {
 		frequent.W[i] = 1e6
 	}
-	if u, err := f.images(frequent); err != nil || u.of[0] < 1e6 || slices.Max(u.count) != mostOfOne {
+	if u, err := f.images(frequent); err != nil || u.of[0] < 1e6 || slices.Max(u.count) != maxOfOne {
 		t.Errorf("means of a million images count for %v in a fit, %v", u.count[:3], err)
 	}
 

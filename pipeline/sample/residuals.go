@@ -9,8 +9,8 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// leastHalf keeps residuals finite where all samples are alike.
-const leastHalf = 1e-9
+// minHalf keeps residuals finite where all samples are alike.
+const minHalf = 1e-9
 
 // Residuals returns how far the log odds of a limit of infinite data lie from the middle of intervals of the given level, in units of their
 // half width without [Refit.Ends]: for each feature row at the class that the limit finds most probable, and at the one whose interval lies
@@ -45,7 +45,7 @@ func (f *Refit) Residuals(ctx context.Context, d Drawn, limit erm.Theta, feature
 		named := floats.MaxIdx(middle)
 		for _, y := range []int{floats.MaxIdx(z), named} {
 			rest := slices.Delete(slices.Clone(z), y, y+1)
-			r := (z[y] - floats.LogSumExp(rest) - middle[y]) / max(high[i*c+y]-middle[y], leastHalf)
+			r := (z[y] - floats.LogSumExp(rest) - middle[y]) / max(high[i*c+y]-middle[y], minHalf)
 			if y != named {
 				r = -r
 			}

@@ -18,8 +18,8 @@ type Cooled struct {
 // nllFloor keeps the score of an impossible event finite, as in package metric.
 const nllFloor = 1e-12
 
-// Temperatures are tried within e^±logReach, at last in steps of e^leastStep; curvature is measured over e^±bend.
-const logReach, leastStep, bend = 3.0, 0.01, 0.1
+// Temperatures are tried within e^±logReach, at last in steps of e^minStep; curvature is measured over e^±bend.
+const logReach, minStep, bend = 3.0, 0.01, 0.1
 
 // Temperature returns the temperature, by which heads are divided, of the largest log-likelihood of labelled rows plus
 // -log(1 + (log T / apart)²): a Cauchy prior about 1. Where apart is +Inf the prior is flat. Of equal temperatures it is the one nearest to
@@ -60,7 +60,7 @@ func Temperature(heads []erm.Theta, rows []float32, labels []int, apart float64)
 	}
 	at := func(u float64) float64 { return likelihood(u) - math.Log1p(u/apart*(u/apart)) }
 	out := Cooled{Value: at(0)}
-	for step := logReach / 12; step >= leastStep; step /= 5 {
+	for step := logReach / 12; step >= minStep; step /= 5 {
 		from, to := -logReach, logReach
 		if step < logReach/12 {
 			from, to = out.Log-4*step, out.Log+4*step

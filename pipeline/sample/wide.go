@@ -122,14 +122,14 @@ func (c *Conjugate) pooled(seen *point.Set) (masses, means *onnx.Tensor, err err
 	for y, n := range mass {
 		mean := means.F32()[y*k:][:k]
 		for j := range mean {
-			mean[j] /= max(n, leastMass)
+			mean[j] /= max(n, minMass)
 		}
 	}
 	return masses, means, nil
 }
 
-// leastMass is the mass by which the graph divides the mean of a class that nobody holds.
-const leastMass = 1e-9
+// minMass is the mass by which the graph divides the mean of a class that nobody holds.
+const minMass = 1e-9
 
 // wideClaims is Claims of a wide round: in the leading coordinates.
 func (c *Conjugate) wideClaims(clients []*point.Set) (u honesty.Uploads, err error) {

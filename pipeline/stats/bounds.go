@@ -12,8 +12,8 @@ import (
 // slack is how far sums may pass their bounds by rounding, relative to these: masses of an upload in float16 sum to n within a hundredth.
 const slack = 1.02
 
-// mostCurve is the size of a client's curve in steps.
-const mostCurve = moments.MaxCurveImages * -moments.LeastLikelihood / moments.CurveStep
+// maxCurve is the size of a client's curve in steps.
+const maxCurve = moments.MaxCurveImages * -moments.MinLikelihood / moments.CurveStep
 
 // check returns an error unless the sum is one that uploads can have: no count below 0, no mass beyond the images, no mean and no second
 // moment beyond the largest coordinate, no curve beyond its clients'.
@@ -51,9 +51,9 @@ func (s *Sum) check() error {
 	}
 	for _, curve := range s.curves {
 		for i, v := range curve {
-			if v > uint64(s.Curved)*mostCurve {
+			if v > uint64(s.Curved)*maxCurve {
 				return fmt.Errorf("stats: a sum of %d curves is -%v nats at temperature %.3g; want -%v at least", s.Curved,
-					float64(v)*moments.CurveStep, moments.Temperature(i), float64(s.Curved)*mostCurve*moments.CurveStep)
+					float64(v)*moments.CurveStep, moments.Temperature(i), float64(s.Curved)*maxCurve*moments.CurveStep)
 			}
 		}
 	}

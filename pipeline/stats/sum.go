@@ -262,7 +262,7 @@ func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
 		}
 		set.W, set.Y = append(set.W, float32(mass)), append(set.Y, int32(y))
 	}
-	if set.N*(set.Dx+set.C) <= point.MostDense {
+	if set.N*(set.Dx+set.C) <= point.MaxDense {
 		set = set.Dense()
 	}
 	var curves *moments.Curves

@@ -33,14 +33,14 @@ var Magic = strings.Repeat("?", preamble) + "DICM"
 
 const (
 	preamble = 128
-	// mostElements bounds the elements of a header, those in sequences included.
-	mostElements = 100_000
-	// mostText bounds a value that is read.
-	mostText = 1 << 10
+	// maxElements bounds the elements of a header, those in sequences included.
+	maxElements = 100_000
+	// maxText bounds a value that is read.
+	maxText = 1 << 10
 	// memory bounds the bytes of a pixel of a JPEG while it is decoded.
 	memory = 8
-	// mostDepth bounds sequences in sequences.
-	mostDepth = 16
+	// maxDepth bounds sequences in sequences.
+	maxDepth = 16
 )
 
 // Transfer syntaxes that are read.

@@ -39,8 +39,8 @@ func (p *parser) skip(n int64) error {
 
 // element reads the beginning of an element.
 func (p *parser) element() (tag, length uint32, kind string, err error) {
-	if p.elements++; p.elements > mostElements {
-		return 0, 0, "", fmt.Errorf("more than %d elements before its pixels", mostElements)
+	if p.elements++; p.elements > maxElements {
+		return 0, 0, "", fmt.Errorf("more than %d elements before its pixels", maxElements)
 	}
 	b, err := p.read(8)
 	if err != nil {
@@ -135,7 +135,7 @@ func (p *parser) asImplicit(kind string, length uint32) (uint32, error) {
 
 // keep reads a value of the header.
 func (p *parser) keep(h *header, tag, length uint32) error {
-	if length > mostText {
+	if length > maxText {
 		return p.skip(int64(length)) // none of those that are read
 	}
 	value, err := p.read(int(length))
@@ -147,8 +147,8 @@ func (p *parser) keep(h *header, tag, length uint32) error {
 
 // sequence passes over the items of a sequence of undefined length.
 func (p *parser) sequence(depth int) error {
-	if depth == mostDepth {
-		return fmt.Errorf("more than %d sequences in each other", mostDepth)
+	if depth == maxDepth {
+		return fmt.Errorf("more than %d sequences in each other", maxDepth)
 	}
 	for {
 		tag, length, _, err := p.element()

@@ -32,8 +32,8 @@ const (
 const (
 	// MaxScans bounds the scans of a file: each passes over the whole picture, however few bytes it has. Encoders write 1 to 20.
 	MaxScans = 64
-	// mostSegments bounds the segments before the first scan.
-	mostSegments = 1 << 12
+	// maxSegments bounds the segments before the first scan.
+	maxSegments = 1 << 12
 	// tables bounds the bytes of a decoder's tables and of its part of a scan.
 	tables = 1 << 17
 )
@@ -175,7 +175,7 @@ func ReadHeader(r io.ReaderAt) (*Header, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
-	for range mostSegments {
+	for range maxSegments {
 		if err := s.next(); err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func ReadHeader(r io.ReaderAt) (*Header, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("more than %d segments before its pixels", mostSegments)
+	return nil, fmt.Errorf("more than %d segments before its pixels", maxSegments)
 }
 
 func (s *segments) begin() error {

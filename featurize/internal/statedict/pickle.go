@@ -102,7 +102,7 @@ func (m *machine) popMark() ([]any, error) {
 // run runs one pickle and returns its value.
 func (m *machine) run() (any, error) {
 	m.stack, m.memo = nil, map[uint32]any{}
-	for range mostSteps {
+	for range maxSteps {
 		b, err := m.take(1)
 		if err != nil {
 			return nil, err
@@ -118,7 +118,7 @@ func (m *machine) run() (any, error) {
 			return nil, fmt.Errorf("operation %q at byte %d: %w", b[0], m.at-1, err)
 		}
 	}
-	return nil, fmt.Errorf("more than %d operations", mostSteps)
+	return nil, fmt.Errorf("more than %d operations", maxSteps)
 }
 
 // constant runs an operation that pushes a value of its own or keeps one; done is false for others.
@@ -152,8 +152,8 @@ func (m *machine) constant(op byte) (done bool, err error) {
 		m.push(long(b))
 	case 'X': // BINUNICODE
 		var b []byte
-		if n, err = m.uint(4); err == nil && n > mostString {
-			err = fmt.Errorf("a string of %d bytes; allowed are %d", n, mostString)
+		if n, err = m.uint(4); err == nil && n > maxString {
+			err = fmt.Errorf("a string of %d bytes; allowed are %d", n, maxString)
 		}
 		if err == nil {
 			b, err = m.take(int(n))
@@ -165,7 +165,7 @@ func (m *machine) constant(op byte) (done bool, err error) {
 	case 'c': // GLOBAL: two lines
 		end := bytes.IndexByte(m.data[m.at:], '\n')
 		next := bytes.IndexByte(m.data[m.at+end+1:], '\n')
-		if end < 0 || next < 0 || end+next > mostString {
+		if end < 0 || next < 0 || end+next > maxString {
 			return true, errors.New("a name without an end")
 		}
 		name := string(m.data[m.at:m.at+end]) + " " + string(m.data[m.at+end+1:m.at+end+1+next])
@@ -305,7 +305,7 @@ func (m *machine) tensor(a []any) (*view, error) {
 	offset, ok1 := a[1].(int)
 	shape, ok2 := a[2].([]any)
 	strides, ok3 := a[3].([]any)
-	if m.tensors++; !ok || !ok1 || !ok2 || !ok3 || len(shape) != len(strides) || len(shape) > mostAxes || m.tensors > mostTensors {
+	if m.tensors++; !ok || !ok1 || !ok2 || !ok3 || len(shape) != len(strides) || len(shape) > maxAxes || m.tensors > maxTensors {
 		return nil, errors.New("a tensor is not described as storage, offset, shape and strides")
 	}
 	v := &view{of: s, offset: offset, shape: make([]int, len(shape)), strides: make([]int, len(shape)), run: true}

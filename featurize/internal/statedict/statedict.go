@@ -19,10 +19,10 @@ import (
 const (
 	// MaxBytes bounds the size of a file: 256 MiB.
 	MaxBytes     = 256 << 20
-	mostSteps    = 1 << 20 // operations of one pickle
-	mostString   = 4096
-	mostTensors  = 1 << 16
-	mostAxes     = 8
+	maxSteps     = 1 << 20 // operations of one pickle
+	maxString    = 4096
+	maxTensors   = 1 << 16
+	maxAxes      = 8
 	protocol     = 1001
 	magic        = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19" // little-endian
 	floatStorage = "torch FloatStorage"

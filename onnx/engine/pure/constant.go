@@ -40,7 +40,7 @@ func (p *planner) fold(st step) bool {
 		elements += float64(from[i].Len())
 	}
 	// A node that fails is left to the run, and so is one whose result would take much more memory than the weights.
-	most := max(leastFolded, elements*float64(st.types[0].Size()), bytes)
+	most := max(minFolded, elements*float64(st.types[0].Size()), bytes)
 	if !p.budget.Spend(most, most) {
 		return false
 	}
@@ -52,8 +52,8 @@ func (p *planner) fold(st step) bool {
 	return true
 }
 
-// leastFolded is the least bound on the bytes of a constant, where its operands are smaller.
-const leastFolded = 1 << 10
+// minFolded is the least bound on the bytes of a constant, where its operands are smaller.
+const minFolded = 1 << 10
 
 // evaluate runs a node of one output on constants, in memory from a pool.
 func (c *compiler) evaluate(pool *kernel.Pool, st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// mostWatched bounds the classes that predictions are counted by; the others are counted as one.
-	mostWatched = 100
-	otherClass  = "other"
+	// maxWatched bounds the classes that predictions are counted by; the others are counted as one.
+	maxWatched = 100
+	otherClass = "other"
 )
 
 // watch counts the predictions of a server for Prometheus, and tests whether the images are alike since the classifier was loaded.
@@ -79,7 +79,7 @@ func (w *watch) add(c *classify.Classifier, ps []classify.Prediction) {
 		p := &ps[i]
 		first, _ := p.Top()
 		name := otherClass
-		if first < mostWatched {
+		if first < maxWatched {
 			name = c.Class(first)
 		}
 		w.classes.WithLabelValues(name).Inc()

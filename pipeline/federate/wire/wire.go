@@ -75,8 +75,8 @@ type Description struct {
 	ServerKey string `json:"server_key"`
 }
 
-// mostCalibrate is the maximum number of calibration points of an upload, federate.MaxCalibration.
-const mostCalibrate = 100
+// maxCalibrate is the maximum number of calibration points of an upload, federate.MaxCalibration.
+const maxCalibrate = 100
 
 // States of a round.
 const (
@@ -106,9 +106,9 @@ func (d *Description) Check() error {
 		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of %d, now %v and the deadline %v; want all four",
 			d.GraphBytes, d.MaxBytes, d.Now, d.Deadline)
 	}
-	if d.Calibrate < 0 || d.Calibrate > mostCalibrate || d.Calibrate > 0 && d.Privacy != nil {
+	if d.Calibrate < 0 || d.Calibrate > maxCalibrate || d.Calibrate > 0 && d.Privacy != nil {
 		return fmt.Errorf("the round's description asks for %d calibration points; want 0 to %d, and 0 of a private round", d.Calibrate,
-			mostCalibrate)
+			maxCalibrate)
 	}
 	if d.Privacy != nil {
 		if err := d.Privacy.Check(); err != nil {

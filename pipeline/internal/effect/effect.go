@@ -43,11 +43,11 @@ const (
 	prior = 0.05
 	// turns is how often effects and medians are computed from each other.
 	turns = 3
-	// mostHolders bounds the clients whose means of a class the median is taken of.
-	mostHolders = 200
-	leastShared = 2 // classes
-	// leastSlope is how far apart a camera leaves classes at least, as a share of their distances in others' images.
-	leastSlope = 0.5
+	// maxHolders bounds the clients whose means of a class the median is taken of.
+	maxHolders = 200
+	minShared  = 2 // classes
+	// minSlope is how far apart a camera leaves classes at least, as a share of their distances in others' images.
+	minSlope = 0.5
 )
 
 // Effects are those of a round's clients.
@@ -209,7 +209,7 @@ func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, er
 		effective = d.effective
 		of++
 		alike := !(d.tail < prior/float64(len(cells)))
-		if near[m] = !alike && d.slope < leastSlope; near[m] {
+		if near[m] = !alike && d.slope < minSlope; near[m] {
 			continue
 		}
 		in[m] = cells[m]
@@ -313,7 +313,7 @@ func references(cells [][]cell, shift [][]float64, classes, k int) []reference {
 	for y, all := range holders {
 		r := &out[y]
 		r.of, r.sorted = map[int]bool{}, make([][]float64, k)
-		step := (len(all) + mostHolders - 1) / mostHolders
+		step := (len(all) + maxHolders - 1) / maxHolders
 		for i := 0; i < len(all); i += step {
 			m := all[i]
 			r.of[m] = true
@@ -440,7 +440,7 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 		spread = append(spread, r.spread(noise))
 		weights, images, rows, refs = append(weights, l.a), append(images, l.n), append(rows, row), append(refs, ref)
 	}
-	if len(weights) < leastShared {
+	if len(weights) < minShared {
 		return nil
 	}
 	k, total := float64(len(rows[0])), floats.Sum(weights)
@@ -477,7 +477,7 @@ func (d *difference) effect(tail float64) (b []float64, share float64) {
 	}
 	k := d.effective
 	if !(d.r1 > 0) || d.cells*k*math.Log(d.r0/d.r1)-k*math.Log(d.cells*k) <= 2*math.Log(1/prior-1) || !(d.tail < tail) ||
-		d.slope < leastSlope {
+		d.slope < minSlope {
 		return nil, 1
 	}
 	floats.Scale(1-1/d.statistic, d.mean)

@@ -7,8 +7,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// mostResiduals bounds the residuals whose products tell the effective number of coordinates.
-const mostResiduals = 96
+// maxResiduals bounds the residuals whose products tell the effective number of coordinates.
+const maxResiduals = 96
 
 // residual is sqrt(a) (r_mc - b_m).
 type residual struct {
@@ -30,7 +30,7 @@ func effectiveNumber(all []*difference, k int) float64 {
 			residuals = append(residuals, residual{m, i, row})
 		}
 	}
-	step := (len(residuals) + mostResiduals - 1) / mostResiduals
+	step := (len(residuals) + maxResiduals - 1) / maxResiduals
 	var products []float64
 	for i := 0; i < len(residuals); i += step {
 		for j := 0; j < i; j += step {

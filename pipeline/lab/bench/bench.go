@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/lab/internal/processor"
 )
 
-// LeastRuns is the minimum number of runs per contender in Measure.
-const LeastRuns = 7
+// MinRuns is the minimum number of runs per contender in Measure.
+const MinRuns = 7
 
 // Contender is one implementation of a work, to be run repeatedly.
 type Contender struct {
@@ -59,8 +59,8 @@ type Result struct {
 
 // Measure runs the contenders in turn, runs times each after one warm-up turn. The first contender is ours.
 func Measure(ctx context.Context, runs int, all []Contender) ([]Result, error) {
-	if runs < LeastRuns || runs > 1000 {
-		return nil, fmt.Errorf("%d runs; allowed are %d to 1000", runs, LeastRuns)
+	if runs < MinRuns || runs > 1000 {
+		return nil, fmt.Errorf("%d runs; allowed are %d to 1000", runs, MinRuns)
 	}
 	seconds := make([][]float64, len(all))
 	for run := range runs + 1 {

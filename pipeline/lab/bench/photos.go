@@ -30,8 +30,8 @@ type Photo struct {
 
 // Bounds on a drawn photograph.
 const (
-	LeastMegapixels = 0.001
-	MostMegapixels  = float64(imagefile.MaxPixels) / 1e6
+	MinMegapixels = 0.001
+	MaxMegapixels = float64(imagefile.MaxPixels) / 1e6
 )
 
 // Photos measures drawn photographs of the given megapixels, 4 by 3, in the formats JPEG and PNG, brought to a fit.

@@ -11,7 +11,7 @@ import (
 // TestPhotos: a large JPEG is reduced and a small one is not, and every photograph has its times.
 func TestPhotos(t *testing.T) {
 	fit := imagefile.Fit{H: 32, W: 32, Ch: 3}
-	photos, err := Photos(t.Context(), fit, []float64{0.01, 0.2}, LeastRuns, func(int, int) {})
+	photos, err := Photos(t.Context(), fit, []float64{0.01, 0.2}, MinRuns, func(int, int) {})
 	if err != nil || len(photos) != 4 {
 		t.Fatalf("%d photographs, %v", len(photos), err)
 	}
@@ -23,7 +23,7 @@ func TestPhotos(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := Photos(ended, fit, []float64{0.01}, LeastRuns, func(int, int) {}); !errors.Is(err, context.Canceled) {
+	if _, err := Photos(ended, fit, []float64{0.01}, MinRuns, func(int, int) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 }

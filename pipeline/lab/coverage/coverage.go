@@ -86,14 +86,14 @@ type Measure struct {
 	squares      float64
 }
 
-// leastAlike is the least number of images of each class that no client has for a repeat to count in Alike.
-const leastAlike = 20
+// minAlike is the least number of images of each class that no client has for a repeat to count in Alike.
+const minAlike = 20
 
 // addAlike adds the outcome on images that no client has.
 func (m *Measure) addAlike(o outcome, shares []float64) {
 	var held float64
 	for c, share := range shares {
-		if o.of[c] < leastAlike && share > 0 {
+		if o.of[c] < minAlike && share > 0 {
 			return
 		}
 		held += share * o.held[c]

@@ -151,7 +151,7 @@ func (f *falseRound) points(attack string, bad int) (*conformal.Points, conforma
 	x := &conformal.Points{}
 	d := conformal.Design{Clients: true, False: []int{int(f.share*float64(f.Clients) + 1e-9)}}
 	for m, own := range f.stated {
-		pass := conformal.MostPassing(f.each, f.Level)
+		pass := conformal.MaxPassing(f.each, f.Level)
 		for i, p := range own {
 			y := f.labels[m][i]
 			if m < bad {

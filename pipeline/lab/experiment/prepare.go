@@ -430,7 +430,7 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	}
 	behind.C = 0 // its classes are the corpus's
 	m, f, err := p.model(models.KindOpen, c.Open.Model, c.corpus().Name, behind, func() (*onnx.Model, error) {
-		u, err := meta.UntrainedOpen(p.Data.Corpus, open.MostCoordinates)
+		u, err := meta.UntrainedOpen(p.Data.Corpus, open.MaxCoordinates)
 		if err != nil {
 			return nil, err
 		}

@@ -19,14 +19,14 @@ import (
 //go:embed style.css
 var style string
 
-// mostColumns is the number of columns of a table that a reader can leave out.
-const mostColumns = 24
+// maxColumns is the number of columns of a table that a reader can leave out.
+const maxColumns = 24
 
 // sheet returns the style of a page. Boxes above a table hide its columns without a script.
 func sheet() string {
 	var b strings.Builder
 	b.WriteString(design.CSS + style)
-	for i := 2; i <= mostColumns; i++ {
+	for i := 2; i <= maxColumns; i++ {
 		fmt.Fprintf(&b, ".pick:has(.c%d:not(:checked)) + .scroll tr:not(.group) > :nth-child(%d) { display: none; }\n", i, i)
 	}
 	return b.String()
@@ -36,7 +36,7 @@ func sheet() string {
 func pick(headings []string) g.Node {
 	var boxes g.Group
 	for i, name := range headings {
-		if i > 0 && i < mostColumns && name != "" {
+		if i > 0 && i < maxColumns && name != "" {
 			boxes = append(boxes, h.Label(h.Input(h.Type("checkbox"), h.Class(fmt.Sprintf("c%d", i+1)), h.Checked(), h.AutoComplete("off")),
 				g.Text(" "+name)), g.Text("\n"))
 		}

@@ -161,8 +161,8 @@ func (t *Task) meansBytes() float64 {
 	return float32Bytes(held*(t.dx+2)) / float64(len(t.in.Clients))
 }
 
-// mostMoments bounds the rows that moments of a corpus are computed from; more tell no more.
-const mostMoments = 10000
+// maxMoments bounds the rows that moments of a corpus are computed from; more tell no more.
+const maxMoments = 10000
 
 // moments returns the moments of the corpus's embedded features; nil without a corpus.
 func (c *Corpus) moments(ctx context.Context, at *posterior.Embedded) (*discriminant.Client, error) {
@@ -171,7 +171,7 @@ func (c *Corpus) moments(ctx context.Context, at *posterior.Embedded) (*discrimi
 	}
 	return memo.Once(&c.memo, "moments", func() (*discriminant.Client, error) {
 		features, labels := c.Features, c.Labels
-		if step := len(labels) / mostMoments; step > 1 {
+		if step := len(labels) / maxMoments; step > 1 {
 			features, labels = nil, nil
 			for i := 0; i < len(c.Labels); i += step {
 				features, labels = append(features, c.Features[i*c.Dx:(i+1)*c.Dx]...), append(labels, c.Labels[i])

@@ -154,8 +154,8 @@ var fedpftDP = method{
 	},
 }
 
-// mostDrawn bounds the draws of a class, however large its noisy count.
-const mostDrawn = 20_000
+// maxDrawn bounds the draws of a class, however large its noisy count.
+const maxDrawn = 20_000
 
 // privateGaussians returns points drawn from the noisy class Gaussians, in the heads' coordinates.
 func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
@@ -277,7 +277,7 @@ func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.S
 		}
 		root.Apply(func(_, j int, v float64) float64 { return v * math.Sqrt(max(values[j], 0)) }, root)
 		r := rng.New(t.in.Seed, t.in.Stream, "fedpft-dp/draw", c)
-		drawn := point.New(int(math.Round(min(n, mostDrawn))), k, t.c)
+		drawn := point.New(int(math.Round(min(n, maxDrawn))), k, t.c)
 		z, x := mat.NewVecDense(k, nil), mat.NewVecDense(k, nil)
 		for i := range drawn.N {
 			for j := range k {

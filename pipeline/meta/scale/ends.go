@@ -14,14 +14,14 @@ import (
 	"fmp/pipeline/task"
 )
 
-// mostLimit is the number of images, at most, that stand for images without end.
-const mostLimit = 8192
+// maxLimit is the number of images, at most, that stand for images without end.
+const maxLimit = 8192
 
-// leastEnd and mostEnd bound ends that are learned.
-const leastEnd, mostEnd = 0.5, 8
+// minEnd and maxEnd bound ends that are learned.
+const minEnd, maxEnd = 0.5, 8
 
-// mostSlope and slopeStep are of the slopes that are tried: changes per doubling of the images a class.
-const mostSlope, slopeStep = 0.5, 0.01
+// maxSlope and slopeStep are of the slopes that are tried: changes per doubling of the images a class.
+const maxSlope, slopeStep = 0.5, 0.01
 
 // Ends returns how far intervals reach, learned on tasks of classes that the extractor has not learned: those of a bank or, where it is
 // nil, of the corpus's, half of them left out. Residuals are how far the limit, a fit to all images, lies from the middle of an interval
@@ -42,7 +42,7 @@ func Ends(ctx context.Context, p *open.Predictor, unlearned *task.Bank, c Config
 		if unlearned == nil {
 			v = max(v, 1)
 		}
-		return float32(min(max(v, leastEnd), mostEnd))
+		return float32(min(max(v, minEnd), maxEnd))
 	}
 	at := func(down, up line, size float64) models.Ends {
 		return models.Ends{Down: bound(down.at(size)), Up: bound(up.at(size))}
@@ -66,7 +66,7 @@ func (l line) at(size float64) float64 { return l.level + l.slope*size }
 func outer(tasks []residuals, sign, tail float64) (best line) {
 	least := math.Inf(1)
 	var off []float64
-	for slope := -mostSlope; slope < mostSlope+slopeStep/2; slope += slopeStep {
+	for slope := -maxSlope; slope < maxSlope+slopeStep/2; slope += slopeStep {
 		off = off[:0]
 		for _, t := range tasks {
 			for _, v := range t.of {
@@ -100,7 +100,7 @@ func (c *Config) residuals(ctx context.Context, p *open.Predictor, unlearned *ta
 			return out, err
 		}
 	}
-	drawn, err := c.draw(bank, classes, r, alpha, mostLimit)
+	drawn, err := c.draw(bank, classes, r, alpha, maxLimit)
 	if err != nil {
 		return out, err
 	}

@@ -25,7 +25,7 @@ func TestEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range []float32{e.Few.Down, e.Few.Up, e.Many.Down, e.Many.Up} {
-		if v <= leastEnd || v >= mostEnd {
+		if v <= minEnd || v >= maxEnd {
 			t.Fatalf("ends %v lie at a bound, so that the test tells nothing", e)
 		}
 	}
@@ -71,7 +71,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("of level .999: %v; on learned classes %v", own, learned)
 	}
 	c.Level = 1e-3
-	if e, err := Ends(t.Context(), p, bank, c); err != nil || e.Many != (models.Ends{Down: leastEnd, Up: mostEnd}) {
+	if e, err := Ends(t.Context(), p, bank, c); err != nil || e.Many != (models.Ends{Down: minEnd, Up: maxEnd}) {
 		t.Errorf("of level .001: %v, %v", e, err)
 	}
 	c.Clients = 1000

@@ -55,7 +55,7 @@ var (
 )
 
 // Bounds on the deviation of log temperatures: fewer tasks than there are do not tell it apart from none.
-const leastDeviation, mostDeviation = 0.05, 0.5
+const minDeviation, maxDeviation = 0.05, 0.5
 
 // Learn returns the scale of least mean NLL plus joint NLL over tasks on classes left out, which training of the scalars minimises too:
 // that of the parabola through the best value tried and its neighbours. The deviation is that of the log of the tasks' best temperatures
@@ -121,7 +121,7 @@ func apart(tasks [][]sample.Cooled, k int) float64 {
 			square, n = square+t.Log*t.Log-t.Variance, n+1
 		}
 	}
-	return min(max(math.Sqrt(max(square, 0)/max(n, 1)), leastDeviation), mostDeviation)
+	return min(max(math.Sqrt(max(square, 0)/max(n, 1)), minDeviation), maxDeviation)
 }
 
 // best returns where the parabola through the least loss and its neighbours, in steps of the grid, is least; a value of the grid's ends is

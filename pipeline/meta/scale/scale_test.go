@@ -55,7 +55,7 @@ func TestLearn(t *testing.T) {
 	if last != c.Tasks || !(one > 0) || one > grid[len(grid)-1] {
 		t.Errorf("scale %v after %d tasks", one, last)
 	}
-	if apart < leastDeviation || apart > mostDeviation {
+	if apart < minDeviation || apart > maxDeviation {
 		t.Errorf("temperatures are %v apart", apart)
 	}
 	c.Progress, c.Workers = nil, 3
