@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom module edge-all wasm page setup demo test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
+.PHONY: all build size sbom module edge-all wasm page setup demo played test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -73,6 +73,9 @@ page: ## bin/page: the client and the classifier for browsers, for fmp serve --p
 
 demo: setup build ## the table of all methods from raw images, with the defaults
 	$(BIN)/fmp run
+
+played: ## a whole round with a late site, a withdrawal, evaluation and drift; checks docs/played-round.md
+	$(GO) test -count=1 ./docs/examples -run TestPlayedRound
 
 test: setup vet testdata ## everything that must hold
 	$(GO) test ./...

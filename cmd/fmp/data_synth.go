@@ -16,6 +16,7 @@ func newDataSynthCommand() *cobra.Command {
 		variant string
 		out     string
 		photos  bool
+		scans   bool
 		asJSON  bool
 	)
 	cmd := &cobra.Command{
@@ -27,9 +28,11 @@ by clutter; those of the test images are in other typefaces than those of the tr
 
 Written are train-images, train-labels, t10k-images and t10k-labels (IDX; images in colour have a fourth dimension)
 and classes.txt. With --photos they are PNG and JPEG files in train/CLASS and test/CLASS, four times as large, some
-of them stored lying on their side as phones do. fmp reads either back by the folder's path.`,
+of them stored lying on their side as phones do. With --dicom they are uncompressed DICOM files of 16-bit grey, in the
+same folders and of the same size, with an empty name of the patient. fmp reads each of these back by the folder's path.`,
 		Example: `  fmp data synth --out digits --seed 1
   fmp data synth --out photos --photos --train 60 --test 200
+  fmp data synth --out scans --dicom --train 60 --test 200
   fmp data synth --out colour --variant digits-color --train 5000 --test 1000`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,6 +41,12 @@ of them stored lying on their side as phones do. fmp reads either back by the fo
 			}
 			if st, err := os.Stat(out); err == nil && !st.IsDir() {
 				return usageErrorf("--out %s is a file; name a folder", out)
+			}
+			if photos && scans {
+				return usageErrorf("--photos and --dicom exclude each other")
+			}
+			if scans && variant != string(digits.Grey) {
+				return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out", variant)
 			}
 			c.Variant = digits.Variant(variant)
 			bar := newProgress(cmd.ErrOrStderr())
@@ -52,8 +61,11 @@ of them stored lying on their side as phones do. fmp reads either back by the fo
 			}
 			ds := dataset.FromDrawn(variant, s)
 			write := dataset.WriteIDX
-			if photos {
+			switch {
+			case photos:
 				write = dataset.WritePhotos
+			case scans:
+				write = dataset.WriteDICOM
 			}
 			if err := write(out, ds); err != nil {
 				return err
@@ -70,6 +82,7 @@ of them stored lying on their side as phones do. fmp reads either back by the fo
 	f.IntVar(&c.Train, "train", digits.DefaultTrain, "number of training images")
 	f.IntVar(&c.Test, "test", digits.DefaultTest, "number of test images")
 	f.BoolVar(&photos, "photos", false, "write PNG and JPEG files in folders by class in place of IDX files")
+	f.BoolVar(&scans, "dicom", false, "write DICOM files in folders by class in place of IDX files")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/image/draw"
 
 	"fmp/featurize/imagefile"
+	"fmp/featurize/imagefile/dicom"
 	"fmp/onnx/atomicfile"
 )
 
@@ -25,40 +26,58 @@ const (
 	photoTurned  = 3
 )
 
+// WriteDICOM writes a data set of grey images in the form of a hospital's: DIR/train/CLASS/0001.dcm, magnified four times in each
+// direction, 16 bits of grey, uncompressed, of nobody.
+func WriteDICOM(dir string, ds *Dataset) error {
+	if ds.Train.Ch != 1 {
+		return fmt.Errorf("images of %d channels are not written as DICOM; those of 1 are", ds.Train.Ch)
+	}
+	return eachPhoto(dir, ds, func(_ int, src image.Image, box image.Rectangle) ([]byte, string, error) {
+		im := image.NewGray16(box)
+		draw.CatmullRom.Scale(im, box, src, src.Bounds(), draw.Src, nil)
+		var b bytes.Buffer
+		err := dicom.Encode(&b, im)
+		return b.Bytes(), "dcm", err
+	})
+}
+
 // WritePhotos writes a data set in the form of users' photographs: DIR/train/CLASS/0001.png and 0002.jpg, magnified four
 // times in each direction, and every third JPEG as a phone held upright stores it, rotated, with its orientation in the EXIF data.
 func WritePhotos(dir string, ds *Dataset) error {
+	return eachPhoto(dir, ds, func(i int, src image.Image, box image.Rectangle) ([]byte, string, error) {
+		im := image.NewNRGBA(box)
+		draw.CatmullRom.Scale(im, box, src, src.Bounds(), draw.Src, nil)
+		var b bytes.Buffer
+		if i%2 == 0 {
+			err := png.Encode(&b, im)
+			return b.Bytes(), "png", err
+		}
+		turned := i/2%photoTurned == photoTurned-1
+		if turned {
+			im = lying(im)
+		}
+		err := jpeg.Encode(&b, im, &jpeg.Options{Quality: photoQuality})
+		if err != nil || !turned {
+			return b.Bytes(), "jpg", err
+		}
+		return onItsSide(b.Bytes()), "jpg", nil
+	})
+}
+
+// eachPhoto writes the files of a data set, each as made returns it for image i in a box of its magnified size, with the end of its name.
+func eachPhoto(dir string, ds *Dataset, made func(i int, src image.Image, box image.Rectangle) (data []byte, ext string, err error)) error {
 	for _, k := range []struct {
 		name string
 		part *Part
 	}{{"train", &ds.Train}, {"test", &ds.Test}} {
 		for i := range k.part.N {
 			p := k.part
-			src := imagefile.Raw(p.At(i), p.H, p.W, p.Ch)
-			im := image.NewNRGBA(image.Rect(0, 0, photoScale*p.W, photoScale*p.H))
-			draw.CatmullRom.Scale(im, im.Bounds(), src, src.Bounds(), draw.Src, nil)
-			var b bytes.Buffer
-			ext := "png"
-			switch {
-			case i%2 == 0:
-				if err := png.Encode(&b, im); err != nil {
-					return err
-				}
-			default:
-				ext = "jpg"
-				turned := i/2%photoTurned == photoTurned-1
-				if turned {
-					im = lying(im)
-				}
-				if err := jpeg.Encode(&b, im, &jpeg.Options{Quality: photoQuality}); err != nil {
-					return err
-				}
-				if turned {
-					b = *bytes.NewBuffer(onItsSide(b.Bytes()))
-				}
+			data, ext, err := made(i, imagefile.Raw(p.At(i), p.H, p.W, p.Ch), image.Rect(0, 0, photoScale*p.W, photoScale*p.H))
+			if err != nil {
+				return err
 			}
 			path := filepath.Join(dir, k.name, ds.Classes[p.Labels[i]], fmt.Sprintf("%04d.%s", i+1, ext))
-			if err := atomicfile.Write(path, func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err }); err != nil {
+			if err := atomicfile.Write(path, func(w io.Writer) error { _, err := w.Write(data); return err }); err != nil {
 				return err
 			}
 		}

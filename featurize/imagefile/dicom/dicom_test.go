@@ -267,3 +267,37 @@ func FuzzDecode(f *testing.F) {
 		})
 	})
 }
+
+// TestEncode: a written file is read back with all of its 16 bits, has the same bytes again, and its group of file information has the length
+// that it states.
+func TestEncode(t *testing.T) {
+	im := image.NewGray16(image.Rect(3, 5, 10, 8))
+	for i := range 21 {
+		im.SetGray16(3+i%7, 5+i/7, color.Gray16{Y: uint16(3121 * i)})
+	}
+	var b, again bytes.Buffer
+	if err := Encode(&b, im); err != nil {
+		t.Fatal(err)
+	}
+	if err := Encode(&again, im); err != nil || !bytes.Equal(b.Bytes(), again.Bytes()) {
+		t.Errorf("the same image has other bytes, %v", err)
+	}
+	got, err := Decode(bytes.NewReader(b.Bytes()))
+	if err != nil || got.Bounds() != image.Rect(0, 0, 7, 3) {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for i := range 21 {
+		if y := int(got.(*image.Gray16).Gray16At(i%7, i/7).Y); y-3121*i > 1 || 3121*i-y > 1 {
+			t.Errorf("pixel %d is %d; written was %d", i, y, 3121*i)
+		}
+	}
+	from := preamble + 4 + 12 // behind the element of the length
+	if n := int(binary.LittleEndian.Uint32(b.Bytes()[from-4:])); string(b.Bytes()[from+n:][:4]) != "\x08\x00\x16\x00" {
+		t.Errorf("the group of file information does not end after %d bytes", n)
+	}
+	for _, box := range []image.Rectangle{{}, image.Rect(0, 0, 1<<16, 1)} {
+		if err := Encode(&b, image.NewGray16(box)); err == nil {
+			t.Errorf("%v was written", box)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package examples
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// played is the script that prints docs/played-round.md, and checks each of its steps itself.
+const played = "played-round.sh"
+
+// TestPlayedRound plays the round, and compares what it prints with the page, but for figures.
+func TestPlayedRound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays a whole round")
+	}
+	for _, needed := range []string{"sh", "curl", "awk"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Skipf("needs %s: %v", needed, err)
+		}
+	}
+	script, err := filepath.Abs(played)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", script)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(environment(programs(t)), "XDG_CONFIG_HOME="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir())
+	var printed, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &log
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, printed.String(), log.String())
+	}
+	lines := strings.Split(strings.TrimRight(printed.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	page := filepath.Join("..", "played-round.md")
+	if *update {
+		if err := os.WriteFile(page, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	for i := range max(len(lines), len(shown)) {
+		if i >= len(lines) || i >= len(shown) || alike(lines[i]) != alike(shown[i]) {
+			t.Fatalf("line %d of the page is not like that which is printed: %q, %q; go test ./docs/examples -run PlayedRound -update", i+1,
+				shown[min(i, len(shown)):min(i+1, len(shown))], lines[min(i, len(lines)):min(i+1, len(lines))])
+		}
+	}
+}
