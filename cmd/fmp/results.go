@@ -19,7 +19,6 @@ import (
 	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
-	"fmp/pipeline/lab/rival"
 )
 
 func newResultsCommand() *cobra.Command {
@@ -121,11 +120,6 @@ and, for each partition of the clients and each protocol, the figures of one met
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method whose figures are shown")
 	filter.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		m, err := rival.Lookup(method)
-		if err != nil {
-			return usageError(err)
-		}
-		method = m.Info().Name
 		root := "runs"
 		if len(args) > 0 {
 			root = args[0]
@@ -150,6 +144,9 @@ and, for each partition of the clients and each protocol, the figures of one met
 			records = append(records, r.Records)
 		}
 		if err := filter.check(records...); err != nil {
+			return err
+		}
+		if method, err = lookupMethod(method, records...); err != nil {
 			return err
 		}
 		out := []listed{}
@@ -265,19 +262,18 @@ in the second.`,
 	bindWide(cmd, &wide)
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method that others are compared with (one run)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		m, err := rival.Lookup(method)
-		if err != nil {
-			return usageError(err)
-		}
 		runs, err := filter.read(args)
 		if err != nil {
+			return err
+		}
+		if method, err = lookupMethod(method, runs...); err != nil {
 			return err
 		}
 		var ds []report.Difference
 		if len(args) == 2 {
 			ds, err = report.CompareRuns(args[0], args[1], filter.keep)
 		} else {
-			ds, err = report.CompareMethods(filter.keep(runs[0]), m.Info().Name)
+			ds, err = report.CompareMethods(filter.keep(runs[0]), method)
 		}
 		if err != nil {
 			return usageError(err)

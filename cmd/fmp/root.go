@@ -45,6 +45,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 	root.AddCommand(
 		newONNXCommand(),
 		newRunCommand(),
+		newScoreCommand(),
 		newGridCommand(),
 		newResultsCommand(),
 		newDataCommand(),

@@ -41,6 +41,7 @@ func bindWide(cmd *cobra.Command, wide *bool) {
 
 func newRunCommand() *cobra.Command {
 	var asJSON, wide, keep bool
+	var splits string
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -56,12 +57,15 @@ figures (results.jsonl, results.csv), tables (table.md, table.tex), plots and re
 them and needs no network. A run that was stopped resumes when the same command is given again.
 The same settings and seed give the same results.jsonl, byte for byte, with any number of threads.
 
+--export-splits writes the tasks as files, from which any other program may make predictions; fmp score adds these to the table.
+
 --config takes a settings file, or the name of one that comes with the program (demo; closed and open: every method in closed and
 open scope; table1, figure2: the paper's; privacy: private rounds).`,
 		Example: `  fmp run
   fmp run --dataset mnist --extractor extractor.onnx --extractor.mean 0.1307 --extractor.std 0.3081
   fmp run --alpha 0.1,0.5 --partition both --seeds 10 --methods FMP,CANN,FedCGS
-  fmp run --config demo --json`,
+  fmp run --config demo --json
+  fmp run --methods FMP,NCM,FedCGS --out runs/mine --export-splits splits`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
@@ -69,6 +73,9 @@ open scope; table1, figure2: the paper's; privacy: private rounds).`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tables as JSON")
 	cmd.Flags().BoolVar(&keep, "keep-models", false, "leave the classifiers of the first repeat's martingale posteriors in the run "+
 		"directory, for fmp predict")
+	cmd.Flags().StringVar(&splits, "export-splits", "", "write each task's clients, the corpus and the test features, without labels of test "+
+		"images, to this new or empty `folder`, for methods of other programs (fmp score)")
+	outputs.Made(cmd.Flags(), "export-splits")
 	bindWide(cmd, &wide)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -79,7 +86,7 @@ open scope; table1, figure2: the paper's; privacy: private rounds).`,
 		}) {
 			return usageErrorf("--alpha is for skewed clients, and federation.partition is homogeneous: add --partition dirichlet, or both")
 		}
-		out, err := runExperiment(cmd, cfg, keep)
+		out, err := runExperiment(cmd, cfg, keep, splits)
 		if err != nil {
 			return err
 		}
@@ -108,7 +115,7 @@ func (o *runOutput) print(w io.Writer) error {
 }
 
 // runExperiment does a whole run: images, features, methods, tables.
-func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool) (*runOutput, error) {
+func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool, splits string) (*runOutput, error) {
 	if _, err := experiment.Cells(&cfg); err != nil {
 		return nil, usageError(err)
 	}
@@ -119,7 +126,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool) (*runOu
 	defer r.eng.Close()
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
-	r.keep = keep
+	r.keep, r.splits = keep, splits
 	return r.run(cmd.Context(), cfg, bar.step)
 }
 
@@ -128,6 +135,7 @@ type runner struct {
 	eng      engine.Engine
 	versions map[string]string
 	keep     bool               // the classifiers of the first repeat
+	splits   string             // folder to which the tasks are written; empty: none
 	shared   *experiment.Shared // with runs that go on beside; nil for a run by itself
 }
 
@@ -167,6 +175,11 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experi
 	// Of a grid that goes on, runs with all their files are left as they are.
 	_, err = os.Stat(filepath.Join(path, report.PageFile))
 	out.resumed = err == nil && r.shared != nil && dir.Finished()
+	if r.splits != "" {
+		if err := experiment.ExportSplits(ctx, p, dir, r.splits); err != nil {
+			return nil, usageError(fmt.Errorf("--export-splits: %w", err))
+		}
+	}
 	rs, err := experiment.Run(ctx, p.Config, p.Data, p.Tools, dir, progress)
 	if err != nil {
 		return nil, err

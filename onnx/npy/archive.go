@@ -4,9 +4,12 @@ import (
 	"archive/zip"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 )
 
@@ -18,6 +21,11 @@ const (
 
 // LoadArchive reads the arrays of the .npz file at path by name, as numpy.savez and numpy.savez_compressed write it.
 func LoadArchive(path string) (map[string]*onnx.Tensor, error) {
+	return LoadArchiveWithin(path, maxArchive)
+}
+
+// LoadArchiveWithin is [LoadArchive] with a bound on the uncompressed bytes of all arrays, which is checked before any is read.
+func LoadArchiveWithin(path string, most int64) (map[string]*onnx.Tensor, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading tensors: %w; want a .npz file", err)
@@ -27,7 +35,7 @@ func LoadArchive(path string) (map[string]*onnx.Tensor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading tensors: %w", err)
 	}
-	out, err := ReadArchive(f, st.Size())
+	out, err := readArchive(f, st.Size(), most)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -37,6 +45,10 @@ func LoadArchive(path string) (map[string]*onnx.Tensor, error) {
 // ReadArchive reads the arrays of an archive of the given size in bytes. An array that is no .npy file, that is there twice, or that is
 // larger than the archive says is an error.
 func ReadArchive(r io.ReaderAt, size int64) (map[string]*onnx.Tensor, error) {
+	return readArchive(r, size, maxArchive)
+}
+
+func readArchive(r io.ReaderAt, size, most int64) (map[string]*onnx.Tensor, error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("npz: %w; want an archive that numpy.savez wrote", err)
@@ -46,14 +58,16 @@ func ReadArchive(r io.ReaderAt, size int64) (map[string]*onnx.Tensor, error) {
 	}
 	out, total := map[string]*onnx.Tensor{}, uint64(0)
 	for _, f := range z.File {
+		if f.UncompressedSize64 > uint64(most)-total {
+			return nil, fmt.Errorf("npz: more than %d bytes of arrays", most)
+		}
+		total += f.UncompressedSize64
+	}
+	for _, f := range z.File {
 		name, ok := strings.CutSuffix(f.Name, ".npy")
 		if !ok || out[name] != nil {
 			return nil, fmt.Errorf("npz: %q; want names that end in .npy, each once", f.Name)
 		}
-		if f.UncompressedSize64 > maxArchive-total {
-			return nil, fmt.Errorf("npz: more than %d bytes of arrays", int64(maxArchive))
-		}
-		total += f.UncompressedSize64
 		in, err := f.Open()
 		if err != nil {
 			return nil, fmt.Errorf("npz: array %q: %w", name, err)
@@ -66,4 +80,30 @@ func ReadArchive(r io.ReaderAt, size int64) (map[string]*onnx.Tensor, error) {
 		out[name] = t
 	}
 	return out, nil
+}
+
+// SaveArchive writes arrays by name to the .npz file at path, whole or not at all.
+func SaveArchive(path string, arrays map[string]*onnx.Tensor) error {
+	return atomicfile.Write(path, func(w io.Writer) error { return WriteArchive(w, arrays) })
+}
+
+// WriteArchive writes arrays as numpy.savez does, without compression, in the order of their names: the same arrays give the same bytes.
+func WriteArchive(w io.Writer, arrays map[string]*onnx.Tensor) error {
+	if n := len(arrays); n == 0 || n > maxArrays {
+		return fmt.Errorf("npz: %d arrays; allowed are 1 to %d", n, maxArrays)
+	}
+	z := zip.NewWriter(w)
+	for _, name := range slices.Sorted(maps.Keys(arrays)) {
+		out, err := z.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: zip.Store})
+		if err != nil {
+			return fmt.Errorf("npz: array %q: %w", name, err)
+		}
+		if err := Write(out, arrays[name]); err != nil {
+			return fmt.Errorf("npz: array %q: %w", name, err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		return fmt.Errorf("npz: %w", err)
+	}
+	return nil
 }

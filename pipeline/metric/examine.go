@@ -77,6 +77,35 @@ func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels 
 	return out, nil
 }
 
+// Combine returns the answers of an ensemble from the probabilities that each member gives to the labelled points.
+func Combine(members []*Probabilities, labels []int) (*Answers, error) {
+	if len(members) == 0 {
+		return nil, fmt.Errorf("predict: the ensemble is empty; give at least one member")
+	}
+	n, c := members[0].N, members[0].C
+	out := &Answers{Heads: len(members), Mean: &Probabilities{N: n, C: c, P: make([]float64, n*c)}, Entropy: make([]float64, n)}
+	share := 1 / float64(len(members))
+	for s, p := range members {
+		if p.N != n || p.C != c || n != len(labels) {
+			return nil, fmt.Errorf("predict: member %d has %d x %d probabilities, member 0 %d x %d, and there are %d labels; want one size", s, p.N,
+				p.C, n, c, len(labels))
+		}
+		likelihood := make([]float64, n)
+		for i, y := range labels {
+			if y < 0 || y >= c {
+				return nil, fmt.Errorf("predict: label %d of point %d; allowed are 0 to %d", y, i, c-1)
+			}
+			likelihood[i] = math.Log(p.Row(i)[y] + nllFloor)
+			out.Entropy[i] += share * Entropy(p.Row(i))
+		}
+		for i, v := range p.P {
+			out.Mean.P[i] += share * v
+		}
+		out.LogLikelihood = append(out.LogLikelihood, likelihood)
+	}
+	return out, nil
+}
+
 // Add adds the answers of further heads of the same ensemble on the same points.
 func (a *Answers) Add(b *Answers) {
 	a.Heads += b.Heads

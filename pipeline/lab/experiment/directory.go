@@ -472,13 +472,18 @@ func ParseConfig(data []byte) (c Config, err error) {
 	return c, err
 }
 
-// ReadResults reads the records of a finished run.
+// ReadResults reads the records of a finished run, those of methods from outside ([OutsideFile]) last.
 func ReadResults(dir string) ([]Record, error) {
 	path := filepath.Join(dir, ResultsFile)
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("run directory %s has no results: %w; a run that was stopped is finished by running it again", dir, err)
 	}
-	return readRecords(path)
+	rs, err := readRecords(path)
+	if err != nil {
+		return nil, err
+	}
+	more, err := readOutside(dir)
+	return append(rs, more...), err
 }
 
 func readRecords(path string) ([]Record, error) {

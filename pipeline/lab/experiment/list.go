@@ -110,6 +110,15 @@ func Summarise(path string) (*Summary, error) {
 	}
 	if _, err := os.Stat(filepath.Join(path, ResultsFile)); err == nil {
 		s.Cells = s.Finished // from an earlier version, which had fewer methods
+		outside, err := readOutside(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range outside {
+			if s.Records = append(s.Records, r); !slices.Contains(s.Methods, r.Method) {
+				s.Methods = append(s.Methods, r.Method)
+			}
+		}
 	}
 	return s, nil
 }

@@ -57,6 +57,8 @@ type Record struct {
 	Shifted []score.Shifted `json:"shifted,omitempty"`
 	// BySamples scores prefixes of the ensemble, for methods with one ensemble of several heads.
 	BySamples []score.Prefix `json:"by_samples,omitempty"`
+	// Origin names the file of predictions that the figures are of, for a method from outside this program; empty for the program's own.
+	Origin string `json:"origin,omitempty"`
 }
 
 // parseRecords reads JSON Lines. A last line without a newline was cut short when the

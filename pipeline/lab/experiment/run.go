@@ -285,8 +285,13 @@ func (d *Data) test(c Config) (*score.Test, error) {
 		return t, nil
 	}
 	var err error
-	t.Batches, err = metric.NewBatches(rng.New(c.Seed, "joint"), d.Test, d.Clients.Dx, jointBatches)
+	t.Batches, err = batches(c, d.Test, d.Clients.Dx)
 	return t, err
+}
+
+// batches draws those of a run's joint scores.
+func batches(c Config, features []float32, dx int) (*metric.Batches, error) {
+	return metric.NewBatches(rng.New(c.Seed, "joint"), features, dx, jointBatches)
 }
 
 // limits computes the limits of the methods as data grow, from all rows of corpus and clients' part; in open scope, where the

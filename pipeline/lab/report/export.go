@@ -39,6 +39,7 @@ type ExportRow struct {
 	CoverageUncertain *float64 `parquet:"coverage_uncertain,optional"`
 	CoverageWeights   *float64 `parquet:"coverage_weights,optional"`
 	Membership        *float64 `parquet:"membership_auc,optional"`
+	Origin            string   `parquet:"origin"` // of a method from outside; empty for the program's own
 }
 
 // Parquet writes the records of runs, each with the run's name, as one Parquet file.
@@ -49,7 +50,7 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha, Repeat: int32(r.Repeat),
 				Protocol: r.Protocol,
 				Method:   r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier,
-				UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership}
+				UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership, Origin: r.Origin}
 			if u := r.Uncertainty; u != nil {
 				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE, &u.AdaptiveECE, &u.Entropy,
 					&u.Disagreement
@@ -71,10 +72,10 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 
 // CSV writes the records of runs, each with the run's name, with a heading line.
 func CSV(w io.Writer, names []string, runs [][]experiment.Record) error {
-	lines := [][]string{append([]string{"run"}, experiment.CSVHeading...)}
+	lines := [][]string{append(append([]string{"run"}, experiment.CSVHeading...), "origin")}
 	for i, rs := range runs {
 		for _, r := range rs {
-			lines = append(lines, append([]string{names[i]}, r.CSV()...))
+			lines = append(lines, append(append([]string{names[i]}, r.CSV()...), r.Origin))
 		}
 	}
 	if err := csv.NewWriter(w).WriteAll(lines); err != nil {

@@ -62,7 +62,11 @@ func LaTeX(w io.Writer, ts []Table) error {
 			}
 			b.WriteString(" \\\\\n")
 		}
-		b.WriteString("\\bottomrule\n\\end{tabular}\n\\end{table}\n")
+		b.WriteString("\\bottomrule\n\\end{tabular}\n")
+		for _, s := range origins([]Table{t}) {
+			b.WriteString("\n{\\footnotesize " + latexEscape.Replace(s) + "}\n")
+		}
+		b.WriteString("\\end{table}\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing LaTeX: %w", err)

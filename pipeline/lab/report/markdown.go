@@ -61,6 +61,9 @@ func Markdown(w io.Writer, ts []Table) error {
 			g.markdown(&b)
 		}
 	}
+	for _, s := range origins(ts) {
+		fmt.Fprintf(&b, "\n%s\n", s)
+	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing Markdown: %w", err)
 	}

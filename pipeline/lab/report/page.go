@@ -83,6 +83,9 @@ func (r *run) page(w io.Writer) error {
 	if untrained(ts) {
 		summary += " " + untrainedNote
 	}
+	for _, o := range origins(ts) {
+		summary += " " + o
+	}
 	var body g.Group
 	for i := range ts {
 		t, err := tableForPage(&ts[i], r.byTable[i], i == 0)

@@ -136,6 +136,8 @@ type Row struct {
 	Printed *dataset.Figures `json:"printed,omitempty"`
 	// Untrained is true if a model that the method reads was not trained for this data and extractor.
 	Untrained bool `json:"untrained,omitempty"`
+	// Origin names the file of predictions of a method from outside; empty for the program's own.
+	Origin string `json:"origin,omitempty"`
 	// best marks the columns (Column constants) in which the method is the best of its group, or not separable from it by the
 	// interval of their paired difference.
 	best [columns]bool
@@ -221,7 +223,7 @@ func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err er
 func newRow(rs []experiment.Record, m *experiment.Manifest) (Row, error) {
 	first := &rs[0]
 	row := Row{Method: first.Method, Group: first.Group, Param: first.Param, Value: first.Value, Temperature: first.Temperature,
-		More: first.More, byRepeat: map[int][columns]float64{}}
+		More: first.More, Origin: first.Origin, byRepeat: map[int][columns]float64{}}
 	if method, err := rival.Lookup(first.Method); err == nil { // a run of an earlier version may have other methods
 		info := method.Info()
 		row.Untrained = slices.ContainsFunc(info.Models(first.Diagnostics["open"] == 1),

@@ -154,6 +154,19 @@ func untrained(ts []Table) bool {
 	return slices.ContainsFunc(ts, func(t Table) bool { return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Untrained }) })
 }
 
+// origins states, for each method from outside, where its figures come from.
+func origins(ts []Table) []string {
+	var out []string
+	for _, t := range ts {
+		for _, r := range t.Rows {
+			if s := fmt.Sprintf("%s is a method from outside, by its predictions: %s.", r.Method, r.Origin); r.Origin != "" && !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
 // bestNote explains bold figures.
 const bestNote = "Bold: the best of its group, and those whose paired difference from it has an interval that holds zero."
 
@@ -197,6 +210,9 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	}
 	if untrained(ts) {
 		b.WriteString(wrapped(untrainedNote, terminal) + "\n")
+	}
+	for _, s := range origins(ts) {
+		b.WriteString(wrapped(s, terminal) + "\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("printing the table: %w", err)

@@ -173,3 +173,12 @@ func Evaluate(ctx context.Context, r *posterior.Result, features []float32, labe
 	}
 	return s.Scores, nil
 }
+
+// Probabilities scores an ensemble of which only its members' probabilities of the labelled points are known. batches may be nil.
+func Probabilities(members []*metric.Probabilities, labels []int, batches *metric.Batches) (metric.Scores, error) {
+	a, err := metric.Combine(members, labels)
+	if err != nil {
+		return metric.Scores{}, err
+	}
+	return metric.ScoreAll(a, labels, batches)
+}

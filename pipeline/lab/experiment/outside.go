@@ -1,0 +1,292 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/npy"
+	"fmp/onnx/sorting"
+	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/posterior"
+)
+
+// OutsideFile holds, in a run directory, the records of methods from outside this program, in the format of [ResultsFile].
+const OutsideFile = "outside.jsonl"
+
+// Outside describes predictions of a method that is not part of this program.
+type Outside struct {
+	// Path is a .npz file with an array for every task of the run, of its name: probabilities (N x C, or S x N x C for S posterior
+	// samples) of the N rows of test.npz, or, as NAME-heads, heads on the features (S x (dx+1) x C, the bias last).
+	Path string
+	// Name is the method's name in tables, Group its group; default one-shot federated.
+	Name  string
+	Group rival.Group
+	// UploadBytes is the size of a client's upload, in bytes, as its author states it; 0: not stated.
+	UploadBytes float64
+	// Replace says that figures that the run has under this name may be replaced.
+	Replace bool
+	Threads int
+}
+
+var outsideName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,39}$`)
+
+// maxMembers bounds the posterior samples of predictions from outside.
+const maxMembers = 1000
+
+// check returns an error for a name that tables could not tell from others.
+func (o *Outside) check() error {
+	if !outsideName.MatchString(o.Name) {
+		return fmt.Errorf("name %q: want 1 to 40 letters, digits and . _ + -, the first a letter or digit", o.Name)
+	}
+	if _, err := rival.Lookup(o.Name); err == nil {
+		return fmt.Errorf("name %q: a method of this program has that name; give another", o.Name)
+	}
+	if !slices.Contains([]rival.Group{rival.Local, rival.Centralised, rival.OneShot, rival.Baseline}, o.Group) {
+		return fmt.Errorf("group %q: allowed are %q, %q, %q and %q", o.Group, rival.Local, rival.Centralised, rival.OneShot, rival.Baseline)
+	}
+	if !(o.UploadBytes >= 0) || o.UploadBytes > 1<<40 {
+		return fmt.Errorf("upload of %v bytes: allowed are 0 to 2^40", o.UploadBytes)
+	}
+	return nil
+}
+
+// ScoreOutside scores predictions of a method from outside on the tasks of a finished run, and keeps the records in [OutsideFile], under
+// each protocol of the run. It returns them.
+func ScoreOutside(ctx context.Context, dir string, o Outside) (rs []Record, err error) {
+	o.Group = cmp.Or(o.Group, rival.OneShot)
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("predictions %s: %w", o.Path, err)
+	}
+	c, err := ReadConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ReadResults(dir); err != nil {
+		return nil, err
+	}
+	d := &Directory{Path: dir}
+	if err := d.take(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	h, err := readHeld(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(h.Labels) >= metric.Neighbours {
+		if h.Batches, err = batches(c, h.Features, h.dx); err != nil {
+			return nil, err
+		}
+	}
+	tasks := c.splitTasks()
+	arrays, digest, err := o.read(h, tasks)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tasks {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		r, err := o.score(ctx, h, arrays, t)
+		if err != nil {
+			return nil, fmt.Errorf("predictions %s: %w", o.Path, err)
+		}
+		r.Dataset, r.Origin = c.Dataset.Label(), fmt.Sprintf("%s, sha256 %s", filepath.Base(o.Path), digest)
+		for _, protocol := range c.Protocols() {
+			r.Protocol = protocol
+			rs = append(rs, *r)
+		}
+	}
+	return rs, o.keep(d, rs)
+}
+
+// read reads the arrays of predictions, one for each task, and the digest of their file.
+func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, string, error) {
+	most := int64(8*len(tasks)*maxMembers) * int64(h.classes) * int64(len(h.Labels)+h.dx+1)
+	arrays, err := npy.LoadArchiveWithin(o.Path, min(most, maxPredictions))
+	if err != nil {
+		return nil, "", err
+	}
+	digest, err := fileDigest(o.Path)
+	if err != nil {
+		return nil, "", err
+	}
+	var known []string
+	for _, t := range tasks {
+		_, p := arrays[t.Name]
+		_, heads := arrays[t.Name+headsSuffix]
+		if p == heads {
+			return nil, "", fmt.Errorf("predictions %s: task %s: want one array, %q with probabilities or %q with heads", o.Path, t.Name, t.Name,
+				t.Name+headsSuffix)
+		}
+		known = append(known, t.Name, t.Name+headsSuffix)
+	}
+	for name := range arrays {
+		if !slices.Contains(known, name) {
+			return nil, "", fmt.Errorf("predictions %s: array %q is of no task of the run; tasks are %q to %q", o.Path, name, tasks[0].Name,
+				tasks[len(tasks)-1].Name)
+		}
+	}
+	return arrays, digest, nil
+}
+
+const (
+	// headsSuffix ends the name of an array of heads.
+	headsSuffix = "-heads"
+	// maxPredictions bounds the arrays of predictions, in bytes.
+	maxPredictions = 8 << 30
+	// sumTolerance is how far the sum of a row of probabilities may lie from 1.
+	sumTolerance = 1e-4
+)
+
+// score scores the predictions for one task.
+func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Tensor, t SplitTask) (*Record, error) {
+	out := &Record{Cell: Cell{Partition: t.Partition, Repeat: t.Repeat, Method: o.Name}, Alpha: t.Alpha, Group: string(o.Group),
+		UploadBytes: o.UploadBytes}
+	if a := arrays[t.Name+headsSuffix]; a != nil {
+		e, err := heads(a, h.dx+1, h.classes)
+		if err != nil {
+			return nil, fmt.Errorf("array %q: %w", t.Name+headsSuffix, err)
+		}
+		scored, err := h.Score(ctx, nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, o.Threads)
+		if err != nil {
+			return nil, err
+		}
+		out.Scores, out.BySamples, out.Coverage = scored.Scores, scored.First, scored.Coverage
+		return out, nil
+	}
+	p, err := h.probabilities(arrays[t.Name])
+	if err != nil {
+		return nil, fmt.Errorf("array %q: %w", t.Name, err)
+	}
+	out.Scores, err = score.Probabilities(p, h.Labels, h.Batches)
+	return out, err
+}
+
+// numbers returns the elements of an array of floating-point numbers, which must be finite.
+func numbers(t *onnx.Tensor) ([]float64, error) {
+	var out []float64
+	switch v := t.Data.(type) {
+	case []float64:
+		out = v
+	case []float32:
+		out = make([]float64, len(v))
+		for i, x := range v {
+			out[i] = float64(x)
+		}
+	default:
+		return nil, fmt.Errorf("elements of type %v; want float32 or float64", t.DType)
+	}
+	if !finite(out) {
+		return nil, fmt.Errorf("a number is not finite")
+	}
+	return out, nil
+}
+
+// probabilities returns the probabilities of each posterior sample, in the order of the test images. Rows are divided by their sums.
+func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
+	shape, n := t.Shape, len(h.Labels)
+	if len(shape) == 2 {
+		shape = []int{1, shape[0], shape[1]}
+	}
+	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != n || shape[2] != h.classes {
+		return nil, fmt.Errorf("shape %v; want %d x %d, or S x %d x %d with S of at most %d", t.Shape, n, h.classes, n, h.classes, maxMembers)
+	}
+	v, err := numbers(t)
+	if err != nil {
+		return nil, err
+	}
+	var out []*metric.Probabilities
+	for s := range shape[0] {
+		p := &metric.Probabilities{N: n, C: h.classes, P: make([]float64, n*h.classes)}
+		for i := range n {
+			from := v[(s*n+i)*h.classes:][:h.classes]
+			sum := 0.0
+			for _, x := range from {
+				if x < 0 {
+					return nil, fmt.Errorf("row %d has a probability of %v; want none below 0", i, x)
+				}
+				sum += x
+			}
+			if math.Abs(sum-1) > sumTolerance {
+				return nil, fmt.Errorf("row %d sums to %v; want 1 to within %v: give probabilities, not logits", i, sum, sumTolerance)
+			}
+			to := p.Row(h.order[i])
+			for c, x := range from {
+				to[c] = x / sum
+			}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// heads returns the heads of an array of S x D x C, or D x C.
+func heads(t *onnx.Tensor, d, classes int) (posterior.Ensemble, error) {
+	shape := t.Shape
+	if len(shape) == 2 {
+		shape = []int{1, shape[0], shape[1]}
+	}
+	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != d || shape[2] != classes {
+		return nil, fmt.Errorf("shape %v; want S x %d x %d with S of at most %d: a weight for every feature, and the bias last", t.Shape, d,
+			classes, maxMembers)
+	}
+	v, err := numbers(t)
+	if err != nil {
+		return nil, err
+	}
+	var out posterior.Ensemble
+	for s := range shape[0] {
+		out = append(out, posterior.Theta{D: d, C: classes, W: v[s*d*classes:][:d*classes]})
+	}
+	return out, nil
+}
+
+// keep adds records to [OutsideFile].
+func (o *Outside) keep(d *Directory, rs []Record) error {
+	all, err := readOutside(d.Path)
+	if err != nil {
+		return err
+	}
+	same := func(r Record) bool { return r.Method == o.Name }
+	if i := slices.IndexFunc(all, same); i >= 0 && !o.Replace && all[i].Origin != rs[0].Origin {
+		return fmt.Errorf("run directory %s: it has figures under the name %s, from %s; give another name, or --replace", d.Path, o.Name,
+			all[i].Origin)
+	}
+	all = append(slices.DeleteFunc(all, same), rs...)
+	sorting.Stably(all, func(a, b Record) int { return cmp.Compare(a.Method, b.Method) })
+	data, err := encodeRecords(all)
+	if err != nil {
+		return err
+	}
+	if was, err := os.ReadFile(d.file(OutsideFile)); err == nil && slices.Equal(was, data) {
+		return nil
+	}
+	return atomicfile.WriteBytes(d.file(OutsideFile), data)
+}
+
+// readOutside reads the records of methods from outside; none where there is no such file. A record of a method of this program, or
+// without an origin, is an error.
+func readOutside(dir string) ([]Record, error) {
+	rs, err := readRecords(filepath.Join(dir, OutsideFile))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rs {
+		if o := (Outside{Name: r.Method, Group: rival.Group(r.Group)}); r.Origin == "" || o.check() != nil {
+			return nil, fmt.Errorf("%s: the record of %s is of no method from outside", filepath.Join(dir, OutsideFile), r.Cell)
+		}
+	}
+	return rs, nil
+}

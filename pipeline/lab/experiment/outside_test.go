@@ -1,0 +1,100 @@
+package experiment
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/npy"
+	"fmp/pipeline/lab/score"
+)
+
+func saved(t testing.TB, arrays map[string]*onnx.Tensor) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := npy.WriteArchive(&b, arrays); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// FuzzPredictions reads predictions of two tasks of three test images: scores are finite, or there is an error.
+func FuzzPredictions(f *testing.F) {
+	p := onnx.NewTensor([]float64{.5, .5, 1, 0, .25, .75}, 3, 2)
+	heads := onnx.NewTensor([]float64{1, -1, 0, .5, 2, 0, 1, 1}, 2, 2, 2)
+	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": p, "homogeneous-1-heads": heads}))
+	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": onnx.NewTensor(make([]float32, 12), 2, 3, 2), "homogeneous-1": p}))
+	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1, classes: 2, order: []int{2, 0, 1}}
+	tasks := []SplitTask{{Name: "homogeneous-0"}, {Name: "homogeneous-1"}}
+	path := filepath.Join(f.TempDir(), "p.npz")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := &Outside{Path: path, Name: "x"}
+		arrays, _, err := o.read(h, tasks)
+		if err != nil {
+			return
+		}
+		for _, task := range tasks {
+			r, err := o.score(t.Context(), h, arrays, task)
+			if err == nil && !(r.NLL >= -1e-9 && !math.IsInf(r.NLL, 0) && r.ACC >= 0 && r.ACC <= 1 && r.ECE >= 0 && r.ECE <= 1+1e-9) {
+				t.Errorf("scores %+v", r.Scores)
+			}
+		}
+	})
+}
+
+// FuzzHeld reads what predictions are scored on: labels are classes, the order a permutation, or there is an error.
+func FuzzHeld(f *testing.F) {
+	f.Add(saved(f, map[string]*onnx.Tensor{"features": onnx.NewTensor([]float32{1, 2, 3}, 3, 1), "labels": onnx.Vector[int64](0, 1, 1),
+		"order": onnx.Vector[int64](2, 0, 1), "classes": onnx.Vector[int64](2), "limit": onnx.NewTensor(make([]float64, 4), 2, 2)}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		arrays, err := npy.ReadArchive(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		h, err := parseHeld(arrays)
+		if err != nil {
+			return
+		}
+		seen := map[int]bool{}
+		for i, o := range h.order {
+			if seen[o] || o < 0 || o >= len(h.Labels) || h.Labels[i] < 0 || h.Labels[i] >= h.classes {
+				t.Fatalf("row %d is image %d of class %d", i, o, h.Labels[i])
+			}
+			seen[o] = true
+		}
+	})
+}
+
+// TestOutsideOrder scores rows in the order of the splits, each against its own image.
+func TestOutsideOrder(t *testing.T) {
+	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1, classes: 2, order: []int{2, 0, 1}}
+	p := onnx.NewTensor([]float64{0, 1, 1, 0, 0, 1}, 3, 2) // right for images 2, 0 and 1
+	r, err := (&Outside{Name: "x"}).score(t.Context(), h, map[string]*onnx.Tensor{"a": p}, SplitTask{Name: "a"})
+	if err != nil || r.ACC != 1 {
+		t.Errorf("accuracy %v (%v), want 1", r.ACC, err)
+	}
+}
+
+// TestRecordsFromOutside refuses records that pass for a method of the program, or that state no origin.
+func TestRecordsFromOutside(t *testing.T) {
+	for line, ok := range map[string]bool{
+		`{"method":"MINE","group":"baseline","origin":"a.npz"}`: true,
+		`{"method":"FMP","group":"baseline","origin":"a.npz"}`:  false,
+		`{"method":"MINE","group":"baseline"}`:                  false,
+		`{"method":"MINE","group":"other","origin":"a.npz"}`:    false,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, OutsideFile), []byte(line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if rs, err := readOutside(dir); (err == nil && len(rs) == 1) != ok {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package experiment
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
+	"fmp/pipeline/task"
+)
+
+// SplitsFile is the manifest in a folder of splits.
+const SplitsFile = "manifest.json"
+
+// Files of splits beside those of the tasks.
+const (
+	corpusSplit = "corpus.npz"
+	tuningSplit = "tuning.npz"
+	testSplit   = "test.npz"
+)
+
+// splitsFormat names the layout of splits in their manifest.
+const splitsFormat = "fmp-splits/1"
+
+// Splits is the manifest of a run's tasks as files, from which a method outside this program makes predictions.
+type Splits struct {
+	Format string `json:"format"`
+	// Identity is that of the run.
+	Identity string   `json:"identity"`
+	Dataset  string   `json:"dataset"`
+	Classes  []string `json:"classes"`
+	// Features is dx, Test the number of test rows, Clients those of a task.
+	Features int `json:"features"`
+	Test     int `json:"test"`
+	Clients  int `json:"clients"`
+	// Rows are the numbers of rows of the files corpus.npz and tuning.npz (of the setting tuning.classes), where there are such. OpenScope
+	// says that their labels are of other classes than the tasks'.
+	Rows      map[string]int `json:"rows"`
+	OpenScope bool           `json:"open_scope,omitempty"`
+	Tasks     []SplitTask    `json:"tasks"`
+	// Digests are the sha256 digests of the files, by name.
+	Digests map[string]string `json:"digests"`
+}
+
+// SplitTask is one task: the clients of one partition in one repeat.
+type SplitTask struct {
+	// Name is the task's name, that of its array of predictions; File its file.
+	Name      string  `json:"name"`
+	File      string  `json:"file"`
+	Partition string  `json:"partition"`
+	Alpha     float64 `json:"alpha"`
+	Repeat    int     `json:"repeat"`
+}
+
+// splitTasks returns the tasks of a run.
+func (c *Config) splitTasks() []SplitTask {
+	var out []SplitTask
+	for _, p := range c.Partitions() {
+		for r := range c.Seeds {
+			name := fmt.Sprintf("%s-%d", p.Name(), r)
+			out = append(out, SplitTask{Name: name, File: "task-" + name + ".npz", Partition: p.Name(), Alpha: p.Alpha, Repeat: r})
+		}
+	}
+	return out
+}
+
+// ExportSplits writes every task of a run to the new or empty folder path: task-NAME.npz (rows of all clients: features, labels, client;
+// calibration points likewise), corpus.npz (features, labels), test.npz (features alone) and, last, the manifest. It writes [HeldFile] to
+// the run directory. A folder with the run's own splits is left as it is.
+func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string) error {
+	if whole, err := splitsThere(path, p, dir); err != nil || whole {
+		return err
+	}
+	order, err := p.hold(ctx, dir)
+	if err != nil {
+		return err
+	}
+	c, bank := &p.Config, p.Data.Clients
+	m := &Splits{Format: splitsFormat, Identity: p.Manifest.Identity, Dataset: c.Dataset.Label(), Classes: p.Manifest.Classes,
+		Features: bank.Dx, Test: len(p.Data.TestLabels), Clients: c.Federation.Clients, OpenScope: c.OpenScope(), Tasks: c.splitTasks(),
+		Rows: map[string]int{}, Digests: map[string]string{}}
+	save := func(name string, arrays map[string]*onnx.Tensor) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		file := filepath.Join(path, name)
+		if err := npy.SaveArchive(file, arrays); err != nil {
+			return err
+		}
+		m.Digests[name], err = fileDigest(file)
+		return err
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return fmt.Errorf("splits: %w", err)
+	}
+	for _, t := range m.Tasks {
+		rows, beside, _, err := c.draw(bank, Partition{Alpha: t.Alpha}, t.Repeat)
+		if err != nil {
+			return err
+		}
+		arrays := rowArrays(bank, rows, "")
+		for name, a := range rowArrays(bank, beside, "calibration_") {
+			arrays[name] = a
+		}
+		if err := save(t.File, arrays); err != nil {
+			return err
+		}
+	}
+	for name, b := range map[string]*task.Bank{corpusSplit: p.Data.Corpus, tuningSplit: p.Data.Tuning} {
+		if b == nil {
+			continue
+		}
+		m.Rows[name] = b.Len()
+		if err := save(name, map[string]*onnx.Tensor{"features": onnx.NewTensor(b.Features, b.Len(), b.Dx),
+			"labels": indices(b.Labels)}); err != nil {
+			return err
+		}
+	}
+	test := make([]float32, 0, len(p.Data.Test))
+	for _, i := range order {
+		test = append(test, p.Data.Test[i*bank.Dx:(i+1)*bank.Dx]...)
+	}
+	if err := save(testSplit, map[string]*onnx.Tensor{"features": onnx.NewTensor(test, len(order), bank.Dx)}); err != nil {
+		return err
+	}
+	return writeJSON(filepath.Join(path, SplitsFile), m)
+}
+
+// splitsThere reports whether the folder holds the splits of the run already. A folder with other files is an error; parts of splits that
+// were stopped are written again.
+func splitsThere(path string, p *Prepared, dir *Directory) (bool, error) {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("splits: %w", err)
+	}
+	if data, err := regularfile.ReadFile(filepath.Join(path, SplitsFile), maxFile); err == nil {
+		var m Splits
+		if json.Unmarshal(data, &m) == nil && m.Identity == p.Manifest.Identity {
+			if _, err := os.Stat(dir.file(HeldFile)); err == nil {
+				return true, nil
+			}
+		}
+	}
+	known := []string{corpusSplit, tuningSplit, testSplit}
+	for _, t := range p.Config.splitTasks() {
+		known = append(known, t.File)
+	}
+	for _, e := range entries {
+		if !slices.Contains(known, e.Name()) && !slices.ContainsFunc(known, func(of string) bool { return unfinished(e.Name(), of) }) {
+			return false, fmt.Errorf("splits: folder %s holds %s, which is not of this run's splits: give a new or empty folder", path, e.Name())
+		}
+	}
+	return false, nil
+}
+
+// rowArrays returns the rows of the given clients: features, labels and client; none where there are no rows.
+func rowArrays(bank *task.Bank, of [][]int, prefix string) map[string]*onnx.Tensor {
+	var features []float32
+	var labels, client []int
+	for m, rows := range of {
+		for _, i := range rows {
+			features = append(features, bank.Row(i)...)
+			labels, client = append(labels, bank.Labels[i]), append(client, m)
+		}
+	}
+	if len(labels) == 0 {
+		return nil
+	}
+	return map[string]*onnx.Tensor{prefix + "features": onnx.NewTensor(features, len(labels), bank.Dx), prefix + "labels": indices(labels),
+		prefix + "client": indices(client)}
+}
+
+// indices is a vector of class or client indices.
+func indices(of []int) *onnx.Tensor {
+	out := make([]int64, len(of))
+	for i, v := range of {
+		out[i] = int64(v)
+	}
+	return onnx.Vector(out...)
+}
+
+func fileDigest(path string) (string, error) {
+	data, err := regularfile.ReadFile(path, maxSplit)
+	if err != nil {
+		return "", fmt.Errorf("splits: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// maxSplit bounds the size of a file of splits, in bytes.
+const maxSplit = 16 << 30
