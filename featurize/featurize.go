@@ -15,8 +15,8 @@ import (
 	"fmp/featurize/extractor"
 )
 
-// Part is N feature rows of dx numbers, row-major, and their labels.
-type Part struct {
+// Labelled is N feature rows of dx numbers, row-major, and their labels.
+type Labelled struct {
 	N        int
 	Features []float32
 	Labels   []int
@@ -27,7 +27,7 @@ type Features struct {
 	Dx      int
 	Classes []string
 	// Train holds all training images in the order of the data set; Splits divides them.
-	Train, Test Part
+	Train, Test Labelled
 	Splits      dataset.Splits
 	// Stats are the statistics that standardised the features; nil where the extractor does so itself.
 	Stats *Stats
@@ -39,8 +39,8 @@ type Features struct {
 }
 
 // Select copies the rows of a range of the training images.
-func (f *Features) Select(r dataset.Range) Part {
-	return Part{
+func (f *Features) Select(r dataset.Range) Labelled {
+	return Labelled{
 		N:        r.Len(),
 		Features: append([]float32(nil), f.Train.Features[r.From*f.Dx:r.To*f.Dx]...),
 		Labels:   append([]int(nil), f.Train.Labels[r.From:r.To]...),
@@ -78,7 +78,7 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	}
 	f := &Features{Dx: x.Dx(), Classes: ds.Classes, Splits: splits, Digest: x.Digest() + ds.Digest}
 	f.Notes = append(append(f.Notes, ds.Notes...), x.Notes()...)
-	f.Train, f.Test = Part{N: ds.Train.N, Labels: ds.Train.Labels}, Part{N: ds.Test.N, Labels: ds.Test.Labels}
+	f.Train, f.Test = Labelled{N: ds.Train.N, Labels: ds.Train.Labels}, Labelled{N: ds.Test.N, Labels: ds.Test.Labels}
 	path := cachePath(c.Cache, ds, x)
 	all, note := loadRows(path, f.Train.N+f.Test.N, f.Dx)
 	if c.Test > 0 && c.Test < f.Test.N {

@@ -34,8 +34,8 @@ func TestStats(t *testing.T) {
 }
 
 func testData() *dataset.Dataset {
-	part := func(n, seed int) dataset.Part {
-		p := dataset.Part{Images: dataset.Images{N: n, H: 6, W: 6, Ch: 1, Pix: make([]uint8, n*36)}}
+	part := func(n, seed int) dataset.Labelled {
+		p := dataset.Labelled{Images: dataset.Images{N: n, H: 6, W: 6, Ch: 1, Pix: make([]uint8, n*36)}}
 		for i := range p.Pix {
 			p.Pix[i] = uint8((i*i + seed) % 251)
 		}
@@ -47,7 +47,7 @@ func testData() *dataset.Dataset {
 	return &dataset.Dataset{Name: "t", Classes: []string{"a", "b"}, Train: part(80, 1), Test: part(20, 2), Digest: "test"}
 }
 
-func openTest(t *testing.T, workers int, kind string) *extractor.Extractor {
+func openTest(t *testing.T, threads int, kind string) *extractor.Extractor {
 	t.Helper()
 	eng := orttest.New(t)
 	b := build.New("conv")
@@ -61,7 +61,7 @@ func openTest(t *testing.T, workers int, kind string) *extractor.Extractor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := extractor.New(eng, m, models.Manifest{Kind: kind}, extractor.Options{Batch: 7, Workers: workers}, testData().Train.Images)
+	x, err := extractor.New(eng, m, models.Manifest{Kind: kind}, extractor.Options{Batch: 7, Threads: threads}, testData().Train.Images)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestRunStandardisesOverTheExtractorPartAndCaches(t *testing.T) {
 	}
 	fresh, err := Run(context.Background(), ds, openTest(t, 3, ""), Config{Cache: "none"})
 	if err != nil || fresh.Cached || !slices.Equal(fresh.Test.Features, first.Test.Features) {
-		t.Errorf("with 3 workers: %v", err)
+		t.Errorf("with 3 threads: %v", err)
 	}
 	own, err := Run(context.Background(), ds, openTest(t, 1, models.KindExtractor), Config{Cache: "none"})
 	if err != nil || own.Stats != nil || slices.Equal(own.Test.Features, first.Test.Features) {

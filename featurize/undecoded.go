@@ -60,8 +60,8 @@ func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []fl
 	var names []string
 	first := 0
 	for _, p := range []struct {
-		part *dataset.Part
-		rows *Part
+		part *dataset.Labelled
+		rows *Labelled
 	}{{&ds.Train, &f.Train}, {&ds.Test, &f.Test}} {
 		var keep, out []int
 		for i := range p.part.N {

@@ -138,7 +138,7 @@ func digestAndFeatures(t testing.TB, m *onnx.Model, f Manifest) (digest string, 
 	if m, err = serde.Closed(data); err != nil {
 		return "", nil, err
 	}
-	a, err := TakeApart(m, f)
+	a, err := ParseClient(m, f)
 	if err != nil {
 		return "", nil, err
 	}
@@ -225,7 +225,7 @@ func TestCollideWide(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := fuse(t, "wide", m, e, Preprocessing{Height: 2, Width: pixels / 2, Channels: 1, Output: "h"})
-		a, err := TakeApart(c.m, c.f)
+		a, err := ParseClient(c.m, c.f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestCollideWide(t *testing.T) {
 // TestCanonical: a canonical form is its own canonical form, so that what is decoded from it says no more than what was hashed.
 func TestCanonical(t *testing.T) {
 	for _, c := range clientCases(t) {
-		a, err := TakeApart(c.m, c.f)
+		a, err := ParseClient(c.m, c.f)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Names of the values at which a client graph is cut ([TakeApart]): features [n, dx], the labelled points [1, n, dx+C], and a
+// Names of the values at which a client graph is cut ([ParseClient]): features [n, dx], the labelled points [1, n, dx+C], and a
 // mask [1, n] of those that count.
 const (
 	ValueFeatures = "features"

@@ -105,7 +105,7 @@ func Steady(m *onnx.Model) error {
 		if len(n.Subgraphs()) > 0 {
 			return fmt.Errorf("the extractor's %s branches or loops; what it does must not depend on what is in an image", n.Label())
 		}
-		if err := steadyNode(n, op.Of(n, one.Opsets), seen, types); err != nil {
+		if err := steadyNode(n, op.Find(n, one.Opsets), seen, types); err != nil {
 			return err
 		}
 		if i, ok := lengths[n.Op]; ok && n.Input(i) != "" && one.Graph.Initializers[n.Input(i)] == nil {

@@ -40,7 +40,7 @@ func yesTrustFlag(f *pflag.FlagSet) *string {
 
 // described is the description of an extractor for the owner of the images that it is to run on.
 func described(c *client.Client) string {
-	a := c.Apart
+	a := c.Parsed
 	from := ""
 	if name := client.Known(a.Extractor); name != "" {
 		from = fmt.Sprintf(", which this program knows (%s)", name)
@@ -69,7 +69,7 @@ var terminal = func() io.Reader {
 // trust returns an error unless the extractor of a client graph may run on the images: one that is known, one that was approved for the
 // scope, or one that the owner says yes to, with its digest on the command line or at the terminal. A yes is written down for the scope.
 func trust(ctx context.Context, c *client.Client, scope, file, yes string, log io.Writer) error {
-	digest := c.Apart.Extractor
+	digest := c.Parsed.Extractor
 	if yes != "" && yes != digest {
 		return usagef("--%s says %s, and the client graph's extractor is %s: nothing was read and nothing sent", yesFlag, yes, digest)
 	}
@@ -149,7 +149,7 @@ Extractors that come with this program, and those of fmp extractors pull, need i
 			}
 			approved, err := approvedFile(*file)
 			if err == nil {
-				err = approved.Add(c.Apart.Extractor, client.Everywhere)
+				err = approved.Add(c.Parsed.Extractor, client.Everywhere)
 			}
 			if err != nil {
 				return fmt.Errorf("approve: %w", err)

@@ -47,7 +47,7 @@ func digestOf(t *testing.T, graph string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Apart.Extractor
+	return c.Parsed.Extractor
 }
 
 // answering has a person at a terminal who types text; "" is no terminal.

@@ -111,7 +111,7 @@ func explainGraph(c *client.Client) string {
 			moments.Temperatures)
 	}
 	text += "and no image and no file name. The numbers are made by the extractor: " + described(c) + ".\n"
-	if !c.Private() && f.Dx >= c.Apart.Pixels {
+	if !c.Private() && f.Dx >= c.Parsed.Pixels {
 		text += "It gives as many numbers as an image has: they can be the image itself.\n"
 	}
 	return text + "All else in the graph is, node by node, what fmp fuse makes.\n"

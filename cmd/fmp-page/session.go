@@ -182,7 +182,7 @@ func (s *session) open(q *request) (any, []byte, error) {
 
 // judge says whether the extractor of the client graph may run.
 func (s *session) judge() (any, []byte, error) {
-	f, a := s.client.Manifest, s.client.Apart
+	f, a := s.client.Manifest, s.client.Parsed
 	err := s.client.Trust(&s.approved, s.scope)
 	s.trusted = err == nil
 	i := graphInfo{Digest: f.Digest, Classes: names(f), Height: s.client.Fit.H, Width: s.client.Fit.W, Channels: s.client.Fit.Ch,
@@ -223,7 +223,7 @@ func (s *session) approve(*request) (any, []byte, error) {
 	if s.client == nil {
 		return nil, nil, errors.New("no client graph is open")
 	}
-	if err := s.approved.Add(s.client.Apart.Extractor, s.scope); err != nil {
+	if err := s.approved.Add(s.client.Parsed.Extractor, s.scope); err != nil {
 		return nil, nil, err
 	}
 	return s.judge()

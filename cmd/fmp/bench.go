@@ -52,7 +52,7 @@ other model.`,
 		if !(seconds >= 0.01 && seconds <= 600) {
 			return usageErrorf("--seconds is %v; allowed are 0.01 to 600", seconds)
 		}
-		cfg.Suit()
+		cfg.FillDefaults()
 		var out []benchedModel
 		for _, w := range benchWork(cfg) {
 			data, err := assets.Model(cfg.Dataset.Name, w.kind)

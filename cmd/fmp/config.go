@@ -86,7 +86,7 @@ func settingsPage(w io.Writer, s *resolver) error {
 		"| --- | --- | --- | --- | --- | --- |\n")
 	for _, x := range s.list {
 		value := "`" + showValue(x.Value) + "`"
-		if x.Source == sourceSuited {
+		if x.Source == sourceDataset {
 			value = "by data set"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", x.Key, value, x.Allowed, envName(x.Key), short[x.Key],

@@ -108,8 +108,8 @@ type fuseSettings struct {
 	Engine    settings.Engine    `yaml:"engine" json:"engine"`
 }
 
-// Suit sets defaults of the data set where no value was given.
-func (c *fuseSettings) Suit() []string { return settings.Suit(c, c.Dataset.Name) }
+// FillDefaults sets defaults of the data set where no value was given.
+func (c *fuseSettings) FillDefaults() []string { return settings.FillDefaults(c, c.Dataset.Name) }
 
 // fuseRun is a run of fmp fuse: its flags and settings.
 type fuseRun struct {

@@ -182,7 +182,7 @@ func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, basis 
 	for at, i := range rng.New(cfg.Seed, "kappa", "images").Perm(f.Train.N)[:n] {
 		some, labels[at] = append(some, f.Train.Features[i*f.Dx:(i+1)*f.Dx]...), f.Train.Labels[i]
 	}
-	rows, err := at.Of(cmd.Context(), some)
+	rows, err := at.Map(cmd.Context(), some)
 	if err != nil {
 		return discriminant.Kappa{}, err
 	}

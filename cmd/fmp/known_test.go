@@ -25,7 +25,7 @@ func TestKnown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.Apart.Extractor
+		return c.Parsed.Extractor
 	}
 	want := map[string]string{}
 	names := []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}

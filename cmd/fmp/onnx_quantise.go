@@ -205,7 +205,7 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model, manife
 		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx quantise: "+n)
 	}
 	bytes := 0
-	take := func(p *dataset.Part, n int) (out []quantise.Batch, err error) {
+	take := func(p *dataset.Labelled, n int) (out []quantise.Batch, err error) {
 		n = min(n, p.N)
 		for k := range n { // spread over all classes: folders are in their order
 			im, _, err := p.Images.Load(cmd.Context(), k*p.N/n, k*p.N/n+1)

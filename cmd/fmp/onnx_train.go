@@ -110,7 +110,7 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	f.IntVar(&o.t.Epochs, "epochs", 5, "passes over the examples")
 	f.IntVar(&o.t.Batch, "batch", 32, "examples of a step")
 	f.IntVar(&o.t.Parts, "parts", 4, "parts that a batch is cut into; their gradients are summed")
-	f.IntVar(&o.t.Workers, "workers", 2, "parts that run at once; the result does not depend on it")
+	f.IntVar(&o.t.Threads, "parallel", 2, "parts that run at once; the result does not depend on it")
 	f.Float64Var(&o.heldOut, "held-out", 0.1, "share of the examples that is held out")
 	f.IntVar(&o.t.Patience, "patience", 0, "epochs without a lower held-out loss before training ends; 0 for no end")
 	f.Uint64Var(&o.t.Seed, "seed", 1, "seed of the new head, the order and the variation of images")
@@ -216,7 +216,9 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 			return nil, usageError(err)
 		}
 	}
-	of := func(p *dataset.Part) train.Data { return learn.Photos(p, ex.classes, o.t.Loss.Name, o.augment, feed) }
+	of := func(p *dataset.Labelled) train.Data {
+		return learn.Photos(p, ex.classes, o.t.Loss.Name, o.augment, feed)
+	}
 	ex.test = of(&ds.Test)
 	if ex.train, ex.held, err = of(part).HoldOut(o.heldOut, o.t.Seed); err != nil {
 		return nil, usageError(err)

@@ -627,9 +627,9 @@ func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload, rest *poo
 		return nil, err
 	}
 	defer sampling.Close()
-	var do func(context.Context, []pool.Part) ([]*pool.Piece, error)
+	var do func(context.Context, []pool.SampleRange) ([]*pool.Piece, error)
 	if p.queue != nil {
-		do = func(ctx context.Context, parts []pool.Part) ([]*pool.Piece, error) {
+		do = func(ctx context.Context, parts []pool.SampleRange) ([]*pool.Piece, error) {
 			return p.queue.Do(ctx, uploads, parts)
 		}
 	}

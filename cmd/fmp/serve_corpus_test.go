@@ -48,7 +48,7 @@ func TestRoundCorpus(t *testing.T) {
 		labels[i] = i % 3
 	}
 	u := &federate.Upload{Client: "corpus", Model: strings.Repeat("0", 64), N: images - min(moments.MaxCalibration, images/5)}
-	if u.Points, u.Within, err = moments.Of(rows, dx, labels, 3, u.Client); err != nil {
+	if u.Points, u.Within, err = moments.Compute(rows, dx, labels, 3, u.Client); err != nil {
 		t.Fatal(err)
 	}
 	data, err := u.Encode()

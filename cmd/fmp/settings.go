@@ -38,8 +38,8 @@ const (
 	maxListValues  = 256
 )
 
-// sourceSuited is where a setting's value comes from that was left to the data set.
-const sourceSuited = "what suits the data set"
+// sourceDataset is where a setting's value comes from that was left to the data set.
+const sourceDataset = "what suits the data set"
 
 // setting is one resolved key.
 type setting struct {
@@ -70,7 +70,7 @@ type resolver struct {
 // reads are the keys, and the groups with a dot behind them ("engine."), that the command reads, where it does not
 // read them all. The others have no flag; file and environment, which commands share, may hold them.
 func bindSettings(cmd *cobra.Command, target any, aliases map[string]string, reads ...string) *resolver {
-	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: aliases, fields: settings.Of(target)}
+	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: aliases, fields: settings.List(target)}
 	s.aliases = maps.Clone(aliases)
 	maps.DeleteFunc(s.aliases, func(_, key string) bool { return !s.isRead(key) })
 	aliases = s.aliases
@@ -183,7 +183,7 @@ func (s *resolver) isRead(key string) bool {
 
 // given reports whether a resolved setting was given by somebody.
 func (s *resolver) given(key string) bool {
-	return slices.ContainsFunc(s.list, func(x setting) bool { return x.Key == key && x.Source != "default" && x.Source != sourceSuited })
+	return slices.ContainsFunc(s.list, func(x setting) bool { return x.Key == key && x.Source != "default" && x.Source != sourceDataset })
 }
 
 // unknown words the complaint about a key.
@@ -354,14 +354,14 @@ func (g *givenValues) decode() {
 
 // suit sets the settings that were left to the data set.
 func (s *resolver) suit() {
-	suited, ok := s.target.(interface{ Suit() []string })
+	filler, ok := s.target.(interface{ FillDefaults() []string })
 	if !ok {
 		return
 	}
-	for _, key := range suited.Suit() {
+	for _, key := range filler.FillDefaults() {
 		for i, f := range s.fields {
 			if f.Key == key {
-				s.list[i].Value, s.list[i].Source = f.Value.Interface(), sourceSuited
+				s.list[i].Value, s.list[i].Source = f.Value.Interface(), sourceDataset
 			}
 		}
 	}

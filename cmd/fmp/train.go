@@ -62,8 +62,8 @@ type trainSettings struct {
 	Tasks      settings.Tasks      `yaml:"tasks" json:"tasks"`
 }
 
-// Suit sets defaults of the data set where no value was given.
-func (c *trainSettings) Suit() []string { return settings.Suit(c, c.Dataset.Name) }
+// FillDefaults sets defaults of the data set where no value was given.
+func (c *trainSettings) FillDefaults() []string { return settings.FillDefaults(c, c.Dataset.Name) }
 
 // source is the data set of a training, behind its extractor.
 func source(d settings.Dataset, x settings.Extractor, e settings.Engine) corpus.Source {
@@ -80,8 +80,8 @@ type training struct {
 	whole  *task.Bank // the corpus and the validation tasks' part in one
 	behind models.Manifest
 	report func(stage string, done, total int)
-	// apart returns all training images of further classes of the data set, behind the same extractor.
-	apart func(classes string) (*task.Bank, error)
+	// withheld returns all training images of further classes of the data set, behind the same extractor.
+	withheld func(classes string) (*task.Bank, error)
 }
 
 // metaFlags are the flags that the trainings of predictor and embedding share.
@@ -159,8 +159,8 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 	images.Release()
 	out := cmp.Or(f.out, strings.Map(fileRune, cfg.Dataset.Label())+"-"+cmd.Name()+".onnx")
 	c := f.Config
-	c.Engine, c.Workers = eng, cfg.Engine.Threads
-	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
+	c.Engine, c.Threads = eng, cfg.Engine.Threads
+	c.Threads = cmp.Or(c.Threads, runtime.GOMAXPROCS(0))
 	if c.Corpus, c.Validation, err = meta.Split(whole); err != nil {
 		return usageError(err)
 	}
@@ -179,7 +179,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 		res.Validation = t.Validation
 	}
 	m, err := do(cmd.Context(), &training{c, whole, images.Behind(), bar.report, func(classes string) (*task.Bank, error) {
-		return apart(cmd.Context(), cfg, classes, images, eng, bar.report)
+		return withheld(cmd.Context(), cfg, classes, images, eng, bar.report)
 	}})
 	if err != nil {
 		return err
@@ -203,8 +203,8 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 	return f.print(cmd, res)
 }
 
-// apart reads classes of the data set that the corpus lacks.
-func apart(ctx context.Context, cfg *trainSettings, classes string, from *corpus.Images, eng engine.Engine,
+// withheld reads classes of the data set that the corpus lacks.
+func withheld(ctx context.Context, cfg *trainSettings, classes string, from *corpus.Images, eng engine.Engine,
 	report func(stage string, done, total int)) (*task.Bank, error) {
 	s := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
 	s.Dataset.Classes, s.Dataset.Splits, s.Stats = classes, settings.Splits{Clients: 1}, from.Features.Stats

@@ -26,7 +26,7 @@ import (
 type extractorTraining struct {
 	name, dir, aux, out, auxOut, start, library string
 	classes, exclude, auxClasses, onBad         string
-	dx, workers                                 int
+	dx, parallel                                int
 	widths                                      []int
 	asJSON                                      bool
 	c                                           learn.Config
@@ -76,7 +76,7 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 	dirFlag(cmd, &o.dir)
 	onBadFlag(cmd, &o.onBad)
 	f.StringVar(&o.classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned "+
-		"beside them; empty means all, and what suits the data set: "+assets.BySet(func(s assets.Suits) string {
+		"beside them; empty means all, and what suits the data set: "+assets.BySet(func(s assets.DatasetDefaults) string {
 		return cmp.Or(s.Classes,
 			"all")
 	}))
@@ -102,7 +102,7 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 	f.Float64Var(&o.c.Auxiliary, "aux-share", 0, "share of a batch that comes from the auxiliary data set (default 0.4)")
 	f.IntVar(&o.c.Augment.Cutout, "cutout", 0, "side of the square that is blanked (default by data set)")
 	f.Uint64Var(&o.c.Seed, "seed", 1, "seed of weights, order and augmentation")
-	f.IntVar(&o.workers, "workers", 2, "parts of a batch run at once; the result does not depend on it")
+	f.IntVar(&o.parallel, "parallel", 2, "parts of a batch that run at once; the result does not depend on it")
 	f.StringVar(&o.library, "engine.library", "", "path of the ONNX Runtime's library")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 }
@@ -116,7 +116,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	}
 	ctx := cmd.Context()
 	if !cmd.Flags().Changed("classes") {
-		o.classes = assets.SuitsOf(o.name).Classes
+		o.classes = assets.DefaultsFor(o.name).Classes
 	}
 	if o.from != "" {
 		return o.adapt(cmd)
@@ -151,7 +151,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	checkpoint := o.out + ".checkpoint"
 	began := time.Now()
 	res, err := learn.Extractor(ctx, eng, ds, second, cfg, learn.Run{
-		Workers: o.workers, Checkpoint: checkpoint, Log: o.out + ".jsonl", Command: commandLine(cmd),
+		Threads: o.parallel, Checkpoint: checkpoint, Log: o.out + ".jsonl", Command: commandLine(cmd),
 		Progress: p.report,
 	})
 	p.close(err)

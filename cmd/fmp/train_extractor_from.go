@@ -37,7 +37,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		return usageError(fmt.Errorf("%s: %w", path, err))
 	}
 	t := &o.tune
-	t.t.Output, t.t.Loss.Name, t.t.Seed, t.t.Workers = value, train.CrossEntropy, o.c.Seed, o.workers
+	t.t.Output, t.t.Loss.Name, t.t.Seed, t.t.Threads = value, train.CrossEntropy, o.c.Seed, o.parallel
 	t.t.Epochs, t.t.Batch, t.t.Parts = cmp.Or(o.c.Epochs, 2), cmp.Or(o.c.Batch, 32), 4
 	t.rate, t.warmup, t.decay, t.clip, t.heldOut = o.c.Rate, 0.1, cmp.Or(o.c.WeightDecay, 0.01), 1, 0.1
 	t.head, t.optimizer, t.schedule, t.augment.Flip = "add", "adamw", "cosine", true

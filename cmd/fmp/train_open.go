@@ -52,7 +52,7 @@ then get wider only; with --unlearned-classes they are learned on classes that t
 			var bank *task.Bank
 			var err error
 			if unlearned != "" {
-				if bank, err = in.apart(unlearned); err != nil {
+				if bank, err = in.withheld(unlearned); err != nil {
 					return nil, err
 				}
 			}
@@ -76,7 +76,7 @@ func withScale(ctx context.Context, m *onnx.Model, unlearned *task.Bank, in *tra
 	report := func(stage string) func(done, total int) {
 		return func(done, total int) { in.report(stage, done, total) }
 	}
-	c := scale.Config{Corpus: in.whole, Clients: in.Clients, Workers: in.Workers, Seed: in.Seed, Level: posterior.IntervalLevel,
+	c := scale.Config{Corpus: in.whole, Clients: in.Clients, Threads: in.Threads, Seed: in.Seed, Level: posterior.IntervalLevel,
 		Progress: report("scale of the posterior")}
 	if p.Scale, p.Deviation, err = scale.Learn(ctx, p, c); err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ and does not depend on the number of threads.`,
 	f.IntVar(&o.Grid, "grid", 0, "pooling windows along each axis (default 4)")
 	f.IntVar(&o.Dx, "dx", 0, "number of features (default 12)")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the patches and of the clustering")
-	f.IntVar(&o.Workers, "workers", 2, "batches run at once; the result does not depend on it")
+	f.IntVar(&o.Threads, "parallel", 2, "batches that run at once; the result does not depend on it")
 	f.StringVar(&library, "engine.library", "", "path of the ONNX Runtime's library")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

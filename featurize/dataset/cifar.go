@@ -87,8 +87,8 @@ func openCIFAR100(dir string) (*Dataset, error) {
 
 // ReadCIFAR reads a file of binary records with labelBytes label bytes, the last of which is the label and must be below
 // classes. Pixels are returned interleaved, [n, 32, 32, 3].
-func ReadCIFAR(path string, labelBytes, classes int) (*Part, error) {
-	var p *Part
+func ReadCIFAR(path string, labelBytes, classes int) (*Labelled, error) {
+	var p *Labelled
 	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) {
 		p, err = decodeCIFAR(r, size, labelBytes, classes)
 		return err
@@ -96,7 +96,7 @@ func ReadCIFAR(path string, labelBytes, classes int) (*Part, error) {
 	return p, err
 }
 
-func decodeCIFAR(r io.Reader, size int64, labelBytes, classes int) (*Part, error) {
+func decodeCIFAR(r io.Reader, size int64, labelBytes, classes int) (*Labelled, error) {
 	record := int64(labelBytes + cifarPixels)
 	if size <= 0 || size%record != 0 {
 		return nil, fmt.Errorf("truncated or of another format: %d bytes are not a whole number of %d-byte records", size, record)
@@ -105,7 +105,7 @@ func decodeCIFAR(r io.Reader, size int64, labelBytes, classes int) (*Part, error
 		return nil, fmt.Errorf("%d bytes; at most %d are read", size, MaxBytes)
 	}
 	n := int(size / record)
-	p := &Part{Images: Images{N: n, H: cifarSide, W: cifarSide, Ch: 3, Pix: make([]uint8, n*cifarPixels)}, Labels: make([]int, n)}
+	p := &Labelled{Images: Images{N: n, H: cifarSide, W: cifarSide, Ch: 3, Pix: make([]uint8, n*cifarPixels)}, Labels: make([]int, n)}
 	buf := make([]byte, record)
 	for i := range n {
 		if _, err := io.ReadFull(r, buf); err != nil {

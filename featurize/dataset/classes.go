@@ -137,7 +137,7 @@ func (ds *Dataset) choose(choice, exclude string) error {
 }
 
 // pick copies the images whose label keep wants, with their labels translated.
-func (p *Part) pick(label []int, keep func(y int) bool) (Part, error) {
+func (p *Labelled) pick(label []int, keep func(y int) bool) (Labelled, error) {
 	var idx, labels []int
 	for i, y := range p.Labels {
 		if keep(y) {
@@ -146,9 +146,9 @@ func (p *Part) pick(label []int, keep func(y int) bool) (Part, error) {
 	}
 	im, err := p.Select(idx)
 	if err != nil {
-		return Part{}, err
+		return Labelled{}, err
 	}
-	return Part{Images: *im, Labels: labels}, nil
+	return Labelled{Images: *im, Labels: labels}, nil
 }
 
 // holdOut moves the last share of the training images of every class without test images to the test set.

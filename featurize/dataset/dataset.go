@@ -65,19 +65,19 @@ func (im *Images) Select(idx []int) (*Images, error) {
 	return out, nil
 }
 
-// Part is a labelled set of images.
-type Part struct {
+// Labelled is a labelled set of images.
+type Labelled struct {
 	Images
 	Labels []int // one per image
 }
 
 // Subset copies the images with the given indices, in that order, and their labels.
-func (p *Part) Subset(idx []int) (*Part, error) {
+func (p *Labelled) Subset(idx []int) (*Labelled, error) {
 	im, err := p.Select(idx)
 	if err != nil {
 		return nil, err
 	}
-	out := &Part{Images: *im, Labels: make([]int, len(idx))}
+	out := &Labelled{Images: *im, Labels: make([]int, len(idx))}
 	for k, i := range idx {
 		out.Labels[k] = p.Labels[i]
 	}
@@ -88,11 +88,11 @@ func (p *Part) Subset(idx []int) (*Part, error) {
 type Dataset struct {
 	Name    string
 	Classes []string // names of the labels of Train and Test
-	Train   Part
-	Test    Part
+	Train   Labelled
+	Test    Labelled
 	// Extra holds the training images of classes that were not chosen; only the training of a feature extractor may use
 	// them. Its labels continue from len(Classes).
-	Extra        Part
+	Extra        Labelled
 	ExtraClasses []string
 	// Notes are remarks for a reader of the results: missing files, resized images. They name folders without their
 	// path, so that results can be shared.
@@ -202,12 +202,12 @@ func drawn(ctx context.Context, v digits.Variant, o Options) (*Dataset, error) {
 
 // FromDrawn wraps drawn digits as a data set; its Digest is left empty.
 func FromDrawn(name string, set *digits.Set) *Dataset {
-	part := func(p digits.Part) Part {
+	part := func(p digits.Labelled) Labelled {
 		labels := make([]int, len(p.Labels))
 		for i, y := range p.Labels {
 			labels[i] = int(y)
 		}
-		return Part{Images: Images{N: len(labels), H: set.Side, W: set.Side, Ch: set.Channels, Pix: p.Pix}, Labels: labels}
+		return Labelled{Images: Images{N: len(labels), H: set.Side, W: set.Side, Ch: set.Channels, Pix: p.Pix}, Labels: labels}
 	}
 	return &Dataset{Name: name, Classes: strings.Split("0123456789", ""), Train: part(set.Train), Test: part(set.Test)}
 }
@@ -220,7 +220,7 @@ func (ds *Dataset) Check() error {
 	}
 	for _, p := range []struct {
 		name   string
-		part   *Part
+		part   *Labelled
 		lo, hi int
 		may0   bool
 	}{
@@ -299,7 +299,7 @@ func (ds *Dataset) digest(ctx context.Context, progress func(done, total int)) (
 			io.WriteString(h, s)
 		}
 	}
-	for _, p := range []*Part{&ds.Train, &ds.Test, &ds.Extra} {
+	for _, p := range []*Labelled{&ds.Train, &ds.Test, &ds.Extra} {
 		hashInts(h, p.N, p.H, p.W, p.Ch)
 		h.Write(p.Pix)
 		if p.Lazy() {
@@ -327,15 +327,15 @@ func isDir(path string) bool {
 }
 
 // Range returns the images with index r.From <= i < r.To and their labels. It shares memory with the part.
-func (p *Part) Range(r Range) (*Part, error) {
+func (p *Labelled) Range(r Range) (*Labelled, error) {
 	if r.From < 0 || r.From > r.To || r.To > p.N {
 		return nil, fmt.Errorf("images %d to %d were asked for; there are %d", r.From, r.To-1, p.N)
 	}
 	if p.Lazy() {
-		return &Part{Images: *p.with(p.files.paths[r.From:r.To]), Labels: p.Labels[r.From:r.To]}, nil
+		return &Labelled{Images: *p.with(p.files.paths[r.From:r.To]), Labels: p.Labels[r.From:r.To]}, nil
 	}
 	size := p.H * p.W * p.Ch
-	return &Part{
+	return &Labelled{
 		Images: Images{N: r.Len(), H: p.H, W: p.W, Ch: p.Ch, Pix: p.Pix[r.From*size : r.To*size]},
 		Labels: p.Labels[r.From:r.To],
 	}, nil

@@ -98,8 +98,8 @@ func TestIDX(t *testing.T) {
 
 func TestIDXColourReadsBack(t *testing.T) {
 	ds := &Dataset{Classes: []string{"a", "b"}}
-	ds.Train = Part{Images: Images{N: 4, H: 2, W: 3, Ch: 3, Pix: ramp(72)}, Labels: []int{0, 1, 1, 0}}
-	ds.Test = Part{Images: Images{N: 2, H: 2, W: 3, Ch: 3, Pix: ramp(36)}, Labels: []int{0, 1}}
+	ds.Train = Labelled{Images: Images{N: 4, H: 2, W: 3, Ch: 3, Pix: ramp(72)}, Labels: []int{0, 1, 1, 0}}
+	ds.Test = Labelled{Images: Images{N: 2, H: 2, W: 3, Ch: 3, Pix: ramp(36)}, Labels: []int{0, 1}}
 	dir := filepath.Join(t.TempDir(), "c")
 	if err := WriteIDX(dir, ds); err != nil {
 		t.Fatal(err)
@@ -434,7 +434,7 @@ func TestBadImages(t *testing.T) {
 			!strings.Contains(note, "a/deep/bad.jpg") {
 			t.Errorf("%s: %v were left out, and the note is %q", name, ds.Bad, note)
 		}
-		for _, p := range []*Part{&ds.Train, &ds.Test} {
+		for _, p := range []*Labelled{&ds.Train, &ds.Test} {
 			if len(p.Labels) != p.N || len(p.Pix) != p.N*p.H*p.W*p.Ch {
 				t.Fatalf("%s: %d images with %d labels and %d bytes", name, p.N, len(p.Labels), len(p.Pix))
 			}
@@ -494,7 +494,7 @@ func TestSplit(t *testing.T) {
 }
 
 func TestContactSheet(t *testing.T) {
-	p := &Part{Images: Images{N: 3, H: 4, W: 4, Ch: 1, Pix: ramp(48)}, Labels: []int{0, 1, 1}}
+	p := &Labelled{Images: Images{N: 3, H: 4, W: 4, Ch: 1, Pix: ramp(48)}, Labels: []int{0, 1, 1}}
 	var b bytes.Buffer
 	if err := ContactSheet(&b, p, 2, 2, 2); err != nil {
 		t.Fatal(err)

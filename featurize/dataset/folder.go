@@ -235,8 +235,8 @@ func (f *folder) parts(im *Images) error {
 	if !f.split {
 		chooseTest(f.files, len(f.data.Classes))
 	}
-	part := func(pix []uint8, test bool) Part {
-		p := Part{Images: Images{H: im.H, W: im.W, Ch: im.Ch, Pix: pix}}
+	part := func(pix []uint8, test bool) Labelled {
+		p := Labelled{Images: Images{H: im.H, W: im.W, Ch: im.Ch, Pix: pix}}
 		if im.Lazy() {
 			p.Images = *im.with(nil)
 		}

@@ -56,7 +56,7 @@ func FuzzCIFAR(f *testing.F) {
 		if fine {
 			labelBytes, classes = 2, 100
 		}
-		var p *Part
+		var p *Labelled
 		var err error
 		alloctest.AtMost(t, 2*len(data), func() { p, err = decodeCIFAR(bytes.NewReader(data), int64(len(data)), labelBytes, classes) })
 		if err != nil {

@@ -43,7 +43,7 @@ func openIDX(dir string) (*Dataset, error) {
 	}
 	ds := &Dataset{}
 	classes := 1
-	for i, p := range []*Part{&ds.Train, &ds.Test} {
+	for i, p := range []*Labelled{&ds.Train, &ds.Test} {
 		im, err := ReadIDXImages(paths[2*i])
 		if err != nil {
 			return nil, err
@@ -56,7 +56,7 @@ func openIDX(dir string) (*Dataset, error) {
 			return nil, fmt.Errorf("%s has %d images and %s has %d labels; the two files do not belong together", paths[2*i], im.N, paths[2*i+1],
 				len(labels))
 		}
-		*p = Part{Images: *im, Labels: labels}
+		*p = Labelled{Images: *im, Labels: labels}
 		for _, y := range labels {
 			classes = max(classes, y+1)
 		}
@@ -128,7 +128,7 @@ func WriteIDX(dir string, ds *Dataset) error {
 	if len(ds.Classes) > 256 {
 		return fmt.Errorf("writing IDX: %d classes; labels are bytes and hold at most 256", len(ds.Classes))
 	}
-	for i, p := range []*Part{&ds.Train, &ds.Test} {
+	for i, p := range []*Labelled{&ds.Train, &ds.Test} {
 		shape, kind := []int{p.N, p.H, p.W}, "-idx3-ubyte"
 		if p.Ch != 1 {
 			shape, kind = append(shape, p.Ch), "-idx4-ubyte"

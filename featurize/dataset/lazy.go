@@ -91,7 +91,7 @@ func (im *Images) Load(ctx context.Context, from, to int) (*Images, []Undecoded,
 }
 
 // Load returns the part in memory; images that cannot be decoded are an error that names them.
-func (p *Part) Load(ctx context.Context) (*Part, error) {
+func (p *Labelled) Load(ctx context.Context) (*Labelled, error) {
 	im, bad, err := p.Images.Load(ctx, 0, p.N)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (p *Part) Load(ctx context.Context) (*Part, error) {
 	for _, b := range bad {
 		why = append(why, b.Err)
 	}
-	return &Part{Images: *im, Labels: p.Labels}, imagefile.Unread(why)
+	return &Labelled{Images: *im, Labels: p.Labels}, imagefile.Unread(why)
 }
 
 // Names returns the names of files in the folder of the data set; nil for images in memory.

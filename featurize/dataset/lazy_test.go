@@ -86,8 +86,8 @@ func TestLazy(t *testing.T) {
 			!slices.Equal(got.Notes, want.Notes) || got.Digest == want.Digest || want.Train.Lazy() {
 			t.Errorf("%s: %+v; want %+v", name, got, want)
 		}
-		for k, p := range []*Part{&got.Train, &got.Test, &got.Extra} {
-			of := []*Part{&want.Train, &want.Test, &want.Extra}[k]
+		for k, p := range []*Labelled{&got.Train, &got.Test, &got.Extra} {
+			of := []*Labelled{&want.Train, &want.Test, &want.Extra}[k]
 			if p.N == 0 && of.N == 0 {
 				continue
 			}
@@ -201,7 +201,7 @@ func TestUndecoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := map[string]bool{}
-	for _, p := range []*Part{&ds.Train, &ds.Test} {
+	for _, p := range []*Labelled{&ds.Train, &ds.Test} {
 		held, bad, err := p.Images.Load(t.Context(), 0, p.N)
 		if err != nil {
 			t.Fatal(err)

@@ -68,7 +68,7 @@ func WritePhotos(dir string, ds *Dataset) error {
 func eachPhoto(dir string, ds *Dataset, made func(i int, src image.Image, box image.Rectangle) (data []byte, ext string, err error)) error {
 	for _, k := range []struct {
 		name string
-		part *Part
+		part *Labelled
 	}{{"train", &ds.Train}, {"test", &ds.Test}} {
 		for i := range k.part.N {
 			p := k.part

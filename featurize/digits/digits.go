@@ -49,8 +49,8 @@ type Config struct {
 	Progress func(done, total int)
 }
 
-// Part is n images [n, Side, Side, Channels] and their digits.
-type Part struct {
+// Labelled is n images [n, Side, Side, Channels] and their digits.
+type Labelled struct {
 	Pix    []uint8
 	Labels []uint8
 }
@@ -58,7 +58,7 @@ type Part struct {
 // Set is a drawn data set.
 type Set struct {
 	Side, Channels int
-	Train, Test    Part
+	Train, Test    Labelled
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -98,7 +98,7 @@ func Draw(ctx context.Context, c Config) (*Set, error) {
 	s := &Set{}
 	s.Side, s.Channels = c.Variant.size()
 	var done atomic.Int64
-	part := func(name string, n int) (Part, error) {
+	part := func(name string, n int) (Labelled, error) {
 		var mine []face
 		for _, f := range all {
 			if f.split == name {
@@ -106,7 +106,7 @@ func Draw(ctx context.Context, c Config) (*Set, error) {
 			}
 		}
 		size := s.Side * s.Side * s.Channels
-		p := Part{Pix: make([]uint8, n*size), Labels: make([]uint8, n)}
+		p := Labelled{Pix: make([]uint8, n*size), Labels: make([]uint8, n)}
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(runtime.GOMAXPROCS(0))
 		const chunk = 200

@@ -56,7 +56,7 @@ func TestEveryImageShowsSomething(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen [10]int
-	for _, p := range []Part{s.Train, s.Test} {
+	for _, p := range []Labelled{s.Train, s.Test} {
 		for i, y := range p.Labels {
 			seen[y]++
 			bright := 0

@@ -36,7 +36,7 @@ type Extractor struct {
 	manifest models.Manifest
 	model    *onnx.Model // pruned to the features
 	sessions []engine.Session
-	shared   bool // all workers use sessions[0]
+	shared   bool // all threads use sessions[0]
 	mean     []float32
 	std      []float32
 	name     string
@@ -177,12 +177,12 @@ func (x *Extractor) shape(images dataset.Images) error {
 	return nil
 }
 
-// load opens the sessions of all workers.
+// load opens the sessions of all threads.
 func (x *Extractor) load(eng engine.Engine) error {
 	// Sessions of the ONNX Runtime take calls from several goroutines; other engines get one a worker.
 	x.shared = eng.Name() == "ort"
-	x.opt.Workers = max(1, x.opt.Workers)
-	for i := 0; i < x.opt.Workers && (i == 0 || !x.shared); i++ {
+	x.opt.Threads = max(1, x.opt.Threads)
+	for i := 0; i < x.opt.Threads && (i == 0 || !x.shared); i++ {
 		s, err := eng.Load(x.model)
 		if err != nil {
 			if why := check.Model(x.model); why != nil { // says what to do about it, as an engine may not
@@ -380,7 +380,7 @@ func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progre
 	batches := (n + x.opt.Batch - 1) / x.opt.Batch
 	var next, done atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	for w := range min(x.opt.Workers, max(batches, 1)) {
+	for w := range min(x.opt.Threads, max(batches, 1)) {
 		s := x.sessions[0]
 		if !x.shared {
 			s = x.sessions[w]

@@ -69,7 +69,7 @@ func TestLayoutsChannelsAndScale(t *testing.T) {
 		"open size": {identity(t, onnx.Float32, "n", 3, "h", "w"), Options{}, 3, mean},
 		"given":     {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{Layout: "nhwc"}, 3, mean},
 		"fixed":     {identity(t, onnx.Float32, 2, 3, 6, 4), Options{}, 3, mean},
-		"small":     {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Batch: 2, Workers: 3}, 3, mean},
+		"small":     {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Batch: 2, Threads: 3}, 3, mean},
 		"uint8":     {identity(t, onnx.Uint8, "n", 6, 4, 3), Options{}, 3, func(i, c int) float64 { return 255 * mean(i, c) }},
 		"half":      {identity(t, onnx.Float16, "n", 3, 6, 4), Options{}, 3, mean},
 		"to grey":   {identity(t, onnx.Float32, "n", 1, 6, 4), Options{}, 1, grey},

@@ -60,8 +60,8 @@ type Options struct {
 	// Side is the height and width of the model's input where the model leaves them open; 0 takes the images as
 	// they are.
 	Side int `yaml:"side"`
-	// Workers is the number of batches in flight (default 1); the features do not depend on it.
-	Workers int `yaml:"-"`
+	// Threads is the number of batches in flight (default 1); the features do not depend on it.
+	Threads int `yaml:"-"`
 }
 
 // sevenEighths is the central part of images that the ImageNet evaluations of these families take: 224 of 256 pixels.

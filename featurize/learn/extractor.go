@@ -92,7 +92,7 @@ func (c Config) check() error {
 
 // Run holds the settings of a training run that do not affect its result: files, threads and progress.
 type Run struct {
-	Workers    int    // shards run at once; default 1
+	Threads    int    // shards run at once; default 1
 	Checkpoint string // file; "" keeps none
 	Log        string // file of JSON Lines; "" keeps none
 	Command    string // for the manifest
@@ -160,12 +160,12 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset, f dataset.Fractions) (ma
 
 // Corpus returns the images that an extractor may learn from, the extractor part of ds and the classes that were not chosen, and the number
 // of classes of their labels.
-func Corpus(ds *dataset.Dataset) (*dataset.Part, int, error) {
+func Corpus(ds *dataset.Dataset) (*dataset.Labelled, int, error) {
 	from, _, classes, err := sources(ds, nil, dataset.DefaultFractions)
 	if err != nil {
 		return nil, 0, err
 	}
-	out := &dataset.Part{Images: *from[0].images, Labels: from[0].labels}
+	out := &dataset.Labelled{Images: *from[0].images, Labels: from[0].labels}
 	for _, s := range from[1:] {
 		out.Pix, out.Labels, out.N = slices.Concat(out.Pix, s.images.Pix), slices.Concat(out.Labels, s.labels), out.N+s.images.N
 	}
@@ -276,7 +276,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	}
 	sgd := optim.SGD{Momentum: c.Momentum, Nesterov: true, WeightDecay: c.WeightDecay}
 	split, err := train.NewSplit(eng, gradient, train.SplitOptions{Params: params, Optimizer: sgd, Update: optim.Options{ClipNorm: 5},
-		Init: init, Workers: run.Workers})
+		Init: init, Threads: run.Threads})
 	if err != nil {
 		return nil, err
 	}
@@ -450,7 +450,7 @@ func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first 
 		return math.NaN(), nil
 	}
 	manifest.Dx = 0 // the logits are taken for the features here
-	x, err := extractor.New(t.eng, m, manifest, extractor.Options{Output: models.LogitsOutput, Workers: 2}, ds.Test.Images)
+	x, err := extractor.New(t.eng, m, manifest, extractor.Options{Output: models.LogitsOutput, Threads: 2}, ds.Test.Images)
 	if err != nil {
 		return 0, err
 	}
@@ -481,7 +481,7 @@ func (t *trainer) finish(ctx context.Context, manifest models.Manifest, part *da
 	if err != nil {
 		return nil, err
 	}
-	x, err := extractor.New(t.eng, m, manifest, extractor.Options{Workers: 2}, *part)
+	x, err := extractor.New(t.eng, m, manifest, extractor.Options{Threads: 2}, *part)
 	if err != nil {
 		return nil, err
 	}

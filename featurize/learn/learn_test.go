@@ -23,9 +23,9 @@ import (
 
 // stripes are images of 8x8 whose class is the direction and colour of their stripes, plus noise.
 func stripes(name string, n, classes int) *dataset.Dataset {
-	part := func(n int, stream string) dataset.Part {
+	part := func(n int, stream string) dataset.Labelled {
 		r := rng.New(1, name, stream)
-		p := dataset.Part{Images: dataset.Images{N: n, H: 8, W: 8, Ch: 3, Pix: make([]uint8, n*192)}, Labels: make([]int, n)}
+		p := dataset.Labelled{Images: dataset.Images{N: n, H: 8, W: 8, Ch: 3, Pix: make([]uint8, n*192)}, Labels: make([]int, n)}
 		for i := range n {
 			y := i % classes
 			p.Labels[i] = y
@@ -66,7 +66,7 @@ func TestExtractorLearnsAndIsStandardised(t *testing.T) {
 	ds := stripes("stripes", 400, 4)
 	c := smallConfig(ds)
 	c.Epochs = 10
-	res, err := Extractor(context.Background(), eng, ds, nil, c, Run{Workers: 2})
+	res, err := Extractor(context.Background(), eng, ds, nil, c, Run{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,11 +127,11 @@ func TestThreadsAndInterruptionsLeaveNoTrace(t *testing.T) {
 		}
 		return data
 	}
-	one := bytes(Run{Workers: 1})
-	if two := bytes(Run{Workers: 2}); string(one) != string(two) {
-		t.Error("one and two workers train different extractors")
+	one := bytes(Run{Threads: 1})
+	if two := bytes(Run{Threads: 2}); string(one) != string(two) {
+		t.Error("one and two threads train different extractors")
 	}
-	run := Run{Workers: 2, Checkpoint: filepath.Join(t.TempDir(), "c")}
+	run := Run{Threads: 2, Checkpoint: filepath.Join(t.TempDir(), "c")}
 	ctx, cancel := context.WithCancel(context.Background())
 	run.Progress = func(p train.Progress) {
 		if p.Step == 5 {

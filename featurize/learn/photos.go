@@ -12,7 +12,7 @@ import (
 // the class, as probabilities [n, classes] or, for a contrastive loss, as a number [n, 1]. In training images are flipped and shifted as
 // a says.
 func Photos(
-	part *dataset.Part, classes int, loss string, a Augment, feed func(*dataset.Images) (map[string]*onnx.Tensor, error),
+	part *dataset.Labelled, classes int, loss string, a Augment, feed func(*dataset.Images) (map[string]*onnx.Tensor, error),
 ) train.Data {
 	return train.Data{N: part.N, Batch: func(rows []int, r *rand.Rand) (map[string]*onnx.Tensor, error) {
 		im, err := part.Select(rows)

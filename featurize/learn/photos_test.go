@@ -23,7 +23,7 @@ func TestPhotos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := &dataset.Part{Images: dataset.Images{N: 2, H: 1, W: 3, Ch: 1, Pix: []uint8{0, 51, 255, 255, 51, 51}}, Labels: []int{1, 0}}
+	part := &dataset.Labelled{Images: dataset.Images{N: 2, H: 1, W: 3, Ch: 1, Pix: []uint8{0, 51, 255, 255, 51, 51}}, Labels: []int{1, 0}}
 	o := extractor.Options{Mean: []float64{0.2}, Std: []float64{0.5}, Layout: "NCHW"}
 	feed, _, err := extractor.Feeder("none.onnx", m, models.Manifest{}, o, part.Images)
 	if err != nil {

@@ -31,7 +31,7 @@ type Options struct {
 	Rounds  int // of clustering; default 15
 	// Ridge is added to the within-class covariance, relative to its largest eigenvalue; default 0.002.
 	Ridge   float64
-	Workers int // batches in flight; the result does not depend on it
+	Threads int // batches in flight; the result does not depend on it
 	Seed    uint64
 	// Progress, if not nil, is called with the number of images done.
 	Progress func(done, total int)
@@ -41,7 +41,7 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		v   *int
 		def int
-	}{{&o.Filters, 96}, {&o.Side, 7}, {&o.Grid, 4}, {&o.Dx, 12}, {&o.Samples, 20000}, {&o.Images, 8000}, {&o.Rounds, 15}, {&o.Workers, 1}} {
+	}{{&o.Filters, 96}, {&o.Side, 7}, {&o.Grid, 4}, {&o.Dx, 12}, {&o.Samples, 20000}, {&o.Images, 8000}, {&o.Rounds, 15}, {&o.Threads, 1}} {
 		if *d.v == 0 {
 			*d.v = d.def
 		}
@@ -57,7 +57,7 @@ const threshold = 0.5
 // Learning feature representations with k-means, 2012); the projection is onto the leading directions of the total
 // covariance after whitening within classes, the first of which are Fisher's linear discriminants. Features are standardised
 // over the images. The same Options yield the same model.
-func Learn(ctx context.Context, eng engine.Engine, part *dataset.Part, classes int, o Options) (*onnx.Model, error) {
+func Learn(ctx context.Context, eng engine.Engine, part *dataset.Labelled, classes int, o Options) (*onnx.Model, error) {
 	o = o.withDefaults()
 	if part.N < 10*classes || part.N < 100 {
 		return nil, fmt.Errorf("learning patches: %d images of %d classes; at least 100 images and 10 for each class are needed", part.N, classes)
@@ -88,7 +88,7 @@ func Learn(ctx context.Context, eng engine.Engine, part *dataset.Part, classes i
 }
 
 // filters clusters whitened patches; each filter's response has mean 0 and standard deviation 1 over the patches.
-func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, error) {
+func filters(ctx context.Context, part *dataset.Labelled, o Options) (*onnx.Tensor, error) {
 	r := rng.New(o.Seed, "patches")
 	d := part.Ch * o.Side * o.Side
 	x := mat.NewDense(o.Samples, d, nil)
@@ -197,7 +197,7 @@ func cluster(ctx context.Context, u *mat.Dense, r *rand.Rand, o Options) (*mat.D
 }
 
 // cut copies a random patch, [channels, side, side] less its mean, into dst and returns its standard deviation.
-func cut(part *dataset.Part, r *rand.Rand, side int, dst []float64) float64 {
+func cut(part *dataset.Labelled, r *rand.Rand, side int, dst []float64) float64 {
 	im := part.At(r.IntN(part.N))
 	y0, x0 := r.IntN(part.H-side+1), r.IntN(part.W-side+1)
 	k := 0
@@ -244,12 +244,12 @@ func unit(v []float64) float64 {
 }
 
 // respond computes the pooled responses of the first images.
-func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dataset.Part, o Options) (*mat.Dense, int, error) {
+func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dataset.Labelled, o Options) (*mat.Dense, int, error) {
 	m, err := p.Model()
 	if err != nil {
 		return nil, 0, err
 	}
-	x, err := extractor.New(eng, m, models.Manifest{}, extractor.Options{Workers: o.Workers}, part.Images)
+	x, err := extractor.New(eng, m, models.Manifest{}, extractor.Options{Threads: o.Threads}, part.Images)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -15,13 +15,13 @@ import (
 	"fmp/onnx/serde"
 )
 
-func drawn(t *testing.T, n int) *dataset.Part {
+func drawn(t *testing.T, n int) *dataset.Labelled {
 	t.Helper()
 	s, err := digits.Draw(context.Background(), digits.Config{Train: n, Test: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &dataset.Part{Images: dataset.Images{N: n, H: s.Side, W: s.Side, Ch: 1, Pix: s.Train.Pix}}
+	p := &dataset.Labelled{Images: dataset.Images{N: n, H: s.Side, W: s.Side, Ch: 1, Pix: s.Train.Pix}}
 	for _, y := range s.Train.Labels {
 		p.Labels = append(p.Labels, int(y))
 	}
@@ -39,7 +39,7 @@ func TestLearnSeparatesClassesTheSameOnAnyNumberOfWorkers(t *testing.T) {
 	var files [][]byte
 	var m *onnx.Model
 	for _, w := range []int{1, 3} {
-		o.Workers = w
+		o.Threads = w
 		if m, err = Learn(context.Background(), eng, known, 10, o); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestLearnSeparatesClassesTheSameOnAnyNumberOfWorkers(t *testing.T) {
 		files = append(files, b)
 	}
 	if !bytes.Equal(files[0], files[1]) {
-		t.Error("1 and 3 workers learn different extractors")
+		t.Error("1 and 3 threads learn different extractors")
 	}
 	x, err := extractor.New(eng, m, models.Manifest{}, extractor.Options{}, part.Images)
 	if err != nil {
@@ -108,7 +108,7 @@ func TestLearnErrors(t *testing.T) {
 			t.Errorf("%s: error %v; want one with %q", name, err, c.want)
 		}
 	}
-	blank := &dataset.Part{Images: dataset.Images{N: 200, H: 28, W: 28, Ch: 1, Pix: make([]uint8, 200*784)}, Labels: make([]int, 200)}
+	blank := &dataset.Labelled{Images: dataset.Images{N: 200, H: 28, W: 28, Ch: 1, Pix: make([]uint8, 200*784)}, Labels: make([]int, 200)}
 	if _, err := Learn(context.Background(), eng, blank, 2, Options{Samples: 1000, Filters: 4}); err == nil ||
 		!strings.Contains(err.Error(), "blank") {
 		t.Errorf("blank images: %v", err)

@@ -45,7 +45,7 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 		}
 		return nil, fmt.Errorf("no operator set of the domain %q is imported", n.Domain)
 	}
-	s := op.Of(n, c.opsets)
+	s := op.Find(n, c.opsets)
 	versions := op.Versions(n.Domain, n.Op)
 	switch {
 	case s == nil && len(versions) > 0:

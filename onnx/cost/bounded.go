@@ -32,7 +32,7 @@ func (b *bounded) Load(m *onnx.Model) (engine.Session, error) {
 			one[in.Name] = append(one[in.Name], size)
 		}
 	}
-	c, err := Of(m, one)
+	c, err := Estimate(m, one)
 	if err == nil {
 		err = c.Check(b.limits)
 	}
@@ -81,7 +81,7 @@ func (s *session) allowed(feeds map[string]*onnx.Tensor) error {
 	if ok {
 		return err
 	}
-	c, err := Of(s.model, shapes)
+	c, err := Estimate(s.model, shapes)
 	if err == nil {
 		err = c.Check(s.limits)
 	}

@@ -22,9 +22,9 @@ type Cost struct {
 	Hardest, Largest *onnx.Node
 }
 
-// Of returns the cost of a run whose inputs have the given shapes. It is an error where a shape cannot be told
+// Estimate returns the cost of a run whose inputs have the given shapes. It is an error where a shape cannot be told
 // beforehand, and where nodes hold graphs, whose runs cannot be counted.
-func Of(m *onnx.Model, inputs map[string][]int) (Cost, error) {
+func Estimate(m *onnx.Model, inputs map[string][]int) (Cost, error) {
 	c := onnx.Clone(m)
 	if err := pass.Inline(c); err != nil {
 		return Cost{}, err

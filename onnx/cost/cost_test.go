@@ -159,7 +159,7 @@ func TestCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{1, 5} {
-		c, err := Of(m, map[string][]int{"x": {n, 3, 8, 8}})
+		c, err := Estimate(m, map[string][]int{"x": {n, 3, 8, 8}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@ type Columns struct {
 	Data         []float64
 }
 
-// Of returns the rows of n classes from c on. It shares memory with m.
-func (m Columns) Of(c, n int) Columns {
+// Rows returns the rows of n classes from c on. It shares memory with m.
+func (m Columns) Rows(c, n int) Columns {
 	return Columns{C: n, N: m.N, Stride: m.Stride, Data: m.Data[c*m.Stride:]}
 }
 

@@ -129,8 +129,8 @@ func Last(domain, name string, opset int) *Schema {
 	return s
 }
 
-// Of returns the schema of a node's operator in a model of the given operator sets; nil where it is not known.
-func Of(n *onnx.Node, opsets map[string]int64) *Schema {
+// Find returns the schema of a node's operator in a model of the given operator sets; nil where it is not known.
+func Find(n *onnx.Node, opsets map[string]int64) *Schema {
 	v, ok := opsets[n.Domain]
 	if !ok && n.Domain == "" {
 		v = opsets["ai.onnx"]

@@ -128,14 +128,14 @@ func join(g, a, b *onnx.Graph, link map[string]string) {
 	for _, v := range slices.Concat(g.Inputs, g.Optional, g.Outputs) {
 		taken.taken[v.Name] = true
 	}
-	renamedA := taken.apart(a, slices.Concat(a.Inputs, a.Optional, unlinkedOutputs(a, link)), nil)
+	renamedA := taken.rename(a, slices.Concat(a.Inputs, a.Optional, unlinkedOutputs(a, link)), nil)
 	fixed := maps.Clone(link)
 	for in, out := range link {
 		if to, ok := renamedA[out]; ok {
 			fixed[in] = to
 		}
 	}
-	renamedB := taken.apart(b, slices.Concat(unlinkedInputs(b, link), b.Optional, b.Outputs), fixed)
+	renamedB := taken.rename(b, slices.Concat(unlinkedInputs(b, link), b.Optional, b.Outputs), fixed)
 	Rename(a, renamedA)
 	Rename(b, renamedB)
 	nodes := newNames() // runtimes refuse two nodes of one name
@@ -150,9 +150,9 @@ func join(g, a, b *onnx.Graph, link map[string]string) {
 	}
 }
 
-// apart returns new names for a graph's values: those in fixed, and for names that are taken others with the graph's own in
+// rename returns new names for a graph's values: those in fixed, and for names that are taken others with the graph's own in
 // front. Public values keep their names; the names of the rest are taken from now on.
-func (ns *names) apart(g *onnx.Graph, public []onnx.ValueInfo, fixed map[string]string) map[string]string {
+func (ns *names) rename(g *onnx.Graph, public []onnx.ValueInfo, fixed map[string]string) map[string]string {
 	own, all, out := map[string]bool{}, map[string]bool{}, map[string]string{}
 	for _, v := range public {
 		own[v.Name] = true

@@ -307,7 +307,7 @@ func (s *step) takeInputs(x string, i int) error {
 		s.rec = append(s.rec, transposed(r.part(rec, k, r.hidden)))
 		if bias != "" {
 			v = r.add(v, r.part(bias, k, r.hidden))
-			if rb := r.part(bias, gates+k, r.hidden); r.apart(k) {
+			if rb := r.part(bias, gates+k, r.hidden); r.resetAfter(k) {
 				s.recBias = rb
 			} else {
 				v = r.add(v, rb)
@@ -369,9 +369,9 @@ func (s *step) scan(results []string, backward bool) *onnx.Node {
 	return scan
 }
 
-// apart reports whether the recurrent bias of gate k is added to the product with the state alone: that of the GRU's candidate
+// resetAfter reports whether the recurrent bias of gate k is added to the product with the state alone: that of the GRU's candidate
 // which is reset after the product.
-func (r *recurrent) apart(k int) bool {
+func (r *recurrent) resetAfter(k int) bool {
 	return r.node.Op == "GRU" && k == 2 && r.attrs.Int("linear_before_reset") != 0
 }
 
@@ -474,7 +474,7 @@ func stepGRU(c *cellNodes) {
 	e := &c.emit
 	z, r := c.act(0, c.gate(0, c.h)), c.act(0, c.gate(1, c.h))
 	var v string
-	if c.apart(2) {
+	if c.resetAfter(2) {
 		v = e.op("MatMul", []string{c.h, c.rec[2]})
 		if c.recBias != "" {
 			v = e.add(v, c.recBias)

@@ -231,9 +231,9 @@ func deinterleave() *function {
 	src0 := f.argument(unsafe.Offsetof(p.Src))
 	lines := f.argument(unsafe.Offsetof(p.Lines))
 	n0 := f.argument(unsafe.Offsetof(p.N))
-	apart := f.argument(unsafe.Offsetof(p.Apart))
+	stride := f.argument(unsafe.Offsetof(p.Stride))
 	from := f.argument(unsafe.Offsetof(p.From))
-	f.scale(apart, 2)
+	f.scale(stride, 2)
 	f.scale(from, 2)
 	even, odd, src, n := f.number(), f.number(), f.number(), f.number()
 	f.count(lines, 1, func() {
@@ -258,8 +258,8 @@ func deinterleave() *function {
 			}
 			f.advance(src, 32)
 		})
-		f.sum(even0, even0, apart)
-		f.sum(odd0, odd0, apart)
+		f.sum(even0, even0, stride)
+		f.sum(odd0, odd0, stride)
 		f.sum(src0, src0, from)
 	})
 	return f

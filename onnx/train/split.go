@@ -28,7 +28,7 @@ type Split struct {
 	grads    map[string]*onnx.Tensor // sums
 	params   []string
 	shards   int // summed so far
-	workers  int
+	threads  int
 }
 
 // SplitOptions are the options of [NewSplit].
@@ -37,7 +37,7 @@ type SplitOptions struct {
 	Optimizer optim.Optimizer
 	Update    optim.Options
 	Init      map[string]*onnx.Tensor // first values of the parameters
-	Workers   int                     // shards that run at once (at least one)
+	Threads   int                     // shards that run at once (at least one)
 }
 
 // NewSplit loads a gradient model, made by grad.Build with ParamsAsInputs and the prefix [optim.GradPrefix],
@@ -55,7 +55,7 @@ func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, 
 	if err != nil {
 		return nil, fmt.Errorf("training in parts: %w", err)
 	}
-	s := &Split{opt: o.Optimizer, params: o.Params, grads: map[string]*onnx.Tensor{}, workers: max(1, o.Workers)}
+	s := &Split{opt: o.Optimizer, params: o.Params, grads: map[string]*onnx.Tensor{}, threads: max(1, o.Threads)}
 	if s.gradient, err = eng.Load(gradient); err != nil {
 		return nil, fmt.Errorf("training in parts: %w", err)
 	}
@@ -123,7 +123,7 @@ func (s *Split) Add(outs ...map[string]*onnx.Tensor) {
 func (s *Split) Accumulate(shards ...map[string]*onnx.Tensor) ([]map[string]*onnx.Tensor, error) {
 	outs := make([]map[string]*onnx.Tensor, len(shards))
 	var g errgroup.Group
-	g.SetLimit(s.workers)
+	g.SetLimit(s.threads)
 	for i, shard := range shards {
 		g.Go(func() (err error) {
 			outs[i], err = s.Gradient(shard)

@@ -286,7 +286,7 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	}
 }
 
-func newSplit(t *testing.T, eng engine.Engine, workers int) *train.Split {
+func newSplit(t *testing.T, eng engine.Engine, threads int) *train.Split {
 	t.Helper()
 	loss := regression(t)
 	g, err := grad.Build(loss, grad.Options{Outputs: []string{"loss"}, WRT: params, KeepOutputs: true, ParamsAsInputs: true,
@@ -296,7 +296,7 @@ func newSplit(t *testing.T, eng engine.Engine, workers int) *train.Split {
 	}
 	s, err := train.NewSplit(eng, g, train.SplitOptions{
 		Params: params, Optimizer: optim.AdamW{WeightDecay: 0.01}, Update: optim.Options{ClipNorm: 1, EMA: 0.9}, Init: train.Params(loss, nil),
-		Workers: workers,
+		Threads: threads,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +305,7 @@ func newSplit(t *testing.T, eng engine.Engine, workers int) *train.Split {
 	return s
 }
 
-// TestSplitEqualsStep: the same updates in parts, to rounding, and the same bits for any number of workers.
+// TestSplitEqualsStep: the same updates in parts, to rounding, and the same bits for any number of threads.
 func TestSplitEqualsStep(t *testing.T) {
 	eng := orttest.New(t)
 	whole, one, two := newStep(t, eng), newSplit(t, eng, 1), newSplit(t, eng, 2)

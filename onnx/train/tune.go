@@ -118,9 +118,9 @@ type Tuning struct {
 	Update    optim.Options
 	Rate      optim.Schedule
 	// Epochs are passes over the examples, Batch the examples of a step, Parts (which divides Batch) the parts that a batch is cut into:
-	// their gradients are summed, so that a step takes the memory of Workers parts at once. A model with a fixed batch takes parts of
+	// their gradients are summed, so that a step takes the memory of Threads parts at once. A model with a fixed batch takes parts of
 	// that size.
-	Epochs, Batch, Parts, Workers int
+	Epochs, Batch, Parts, Threads int
 	// Patience is the number of epochs that may pass without a lower held-out loss before training ends; 0 has no end. With held-out
 	// examples, the weights of the epoch with the lowest loss are the result.
 	Patience int
@@ -238,7 +238,7 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	if err != nil {
 		return nil, err
 	}
-	o := SplitOptions{Params: p.names, Optimizer: t.Optimizer, Update: t.Update, Init: p.init, Workers: t.Workers}
+	o := SplitOptions{Params: p.names, Optimizer: t.Optimizer, Update: t.Update, Init: p.init, Threads: t.Threads}
 	split, err := NewSplit(eng, gradient, o)
 	if err != nil {
 		return nil, err

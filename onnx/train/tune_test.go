@@ -98,7 +98,7 @@ func names(ws []Weight) (out []string) {
 
 func tuningOf(m *onnx.Model) Tuning {
 	return Tuning{Loss: Loss{Name: CrossEntropy}, Weights: names(Weights(m.Graph, m.Graph.Outputs[0].Name)), Optimizer: optim.AdamW{},
-		Update: optim.Options{ClipNorm: 1}, Rate: optim.WarmupCosine(0.02, 0, 2), Epochs: 6, Batch: 12, Parts: 2, Workers: 2, Seed: 3}
+		Update: optim.Options{ClipNorm: 1}, Rate: optim.WarmupCosine(0.02, 0, 2), Epochs: 6, Batch: 12, Parts: 2, Threads: 2, Seed: 3}
 }
 
 // TestWeights: statistics of a normalisation and what inputs are scaled by are no weights.

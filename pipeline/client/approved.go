@@ -142,7 +142,7 @@ func (e *UnknownError) Error() string {
 // Trust returns nil where the extractor of the client graph may run on the images of an owner: one that is [Known], or one that was
 // approved. Else the error is an [UnknownError]: nothing is approved by being the first.
 func (c *Client) Trust(a Approvals, scope string) error {
-	digest := c.Apart.Extractor
+	digest := c.Parsed.Extractor
 	if Known(digest) != "" {
 		return nil
 	}
@@ -161,7 +161,7 @@ const packed = 3
 
 // Can describes in plain words the power of a network that gives as many numbers of an image as the graph's extractor.
 func (c *Client) Can() string {
-	numbers, pixels := c.Manifest.PointWidth(), c.Apart.Pixels
+	numbers, pixels := c.Manifest.PointWidth(), c.Parsed.Pixels
 	if c.Private() {
 		return "In this private round noise covers what its numbers tell of one image; what it computes is its maker's choice."
 	}

@@ -1,6 +1,6 @@
 // Package client computes a client's part of a round: labelled images to an upload, by a client graph whose maker it need not trust.
 //
-// The graph is taken apart before an image is read (models.TakeApart): all but its extractor must be a graph of fmp fuse, and the extractor
+// The graph is taken apart before an image is read (models.ParseClient): all but its extractor must be a graph of fmp fuse, and the extractor
 // one that the owner of the images approved ([Approved]). Labels, counts, clipping and noise are this program's own. In private rounds one
 // image at a time goes through the graph, so that none can move the row of another; an image of which the graph makes no finite row counts
 // as a row of zeros, so that neither absence nor an error tells of it.
@@ -40,8 +40,8 @@ const (
 type Client struct {
 	Manifest models.Manifest
 	Fit      imagefile.Fit
-	// Apart describes the graph's extractor.
-	Apart *models.Apart
+	// Parsed describes the graph's extractor.
+	Parsed *models.ParsedClient
 	// Zeros counts the images of the last upload of which the graph made no finite row.
 	Zeros int
 
@@ -71,7 +71,7 @@ type Options struct {
 func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 	c := &Client{Manifest: f}
 	var err error
-	if c.Apart, err = models.TakeApart(m, f); err != nil {
+	if c.Parsed, err = models.ParseClient(m, f); err != nil {
 		return nil, err
 	}
 	images, _ := m.Graph.Input("images")
@@ -84,10 +84,10 @@ func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 		return nil, err
 	}
 	e = cost.Bounded(engine.Under(c.now, e), cost.Foreign)
-	if c.features, err = e.Load(c.Apart.Features); err != nil {
+	if c.features, err = e.Load(c.Parsed.Features); err != nil {
 		return nil, err
 	}
-	if c.embedding, err = e.Load(c.Apart.Embedding); err != nil {
+	if c.embedding, err = e.Load(c.Parsed.Embedding); err != nil {
 		return nil, err
 	}
 	// Faults that every image shows are found with one that is nobody's.

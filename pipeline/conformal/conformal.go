@@ -32,8 +32,8 @@ const (
 // Scores lists the scores.
 var Scores = []Score{Probability, Adaptive}
 
-// Of returns the score of every class of an image with probabilities p.
-func (s Score) Of(p []float32) []float32 {
+// Compute returns the score of every class of an image with probabilities p.
+func (s Score) Compute(p []float32) []float32 {
 	if s == Probability {
 		return p
 	}
@@ -78,7 +78,7 @@ func (x *Points) Add(p []float32, y int) error {
 		x.True = map[Score][]float32{}
 	}
 	for _, s := range Scores {
-		x.True[s] = append(x.True[s], s.Of(p)[y])
+		x.True[s] = append(x.True[s], s.Compute(p)[y])
 	}
 	top := 0
 	for c, v := range p {

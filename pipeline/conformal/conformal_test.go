@@ -55,7 +55,7 @@ func TestCoverage(t *testing.T) {
 				threshold := (Design{}).Table(x.True[s], x.Class, 6).At(c.level)[0]
 				for range later {
 					p, y := draw(r, 2, c.sharp)
-					if s.Of(p)[y] >= threshold {
+					if s.Compute(p)[y] >= threshold {
 						hits++
 					}
 				}
@@ -93,7 +93,7 @@ func TestThreshold(t *testing.T) {
 // TestAdaptive computes the score by hand: 1 less the probability of all classes that are at least as likely.
 func TestAdaptive(t *testing.T) {
 	t.Parallel()
-	got := Adaptive.Of([]float32{0.25, 0.5, 0.125, 0.125})
+	got := Adaptive.Compute([]float32{0.25, 0.5, 0.125, 0.125})
 	for c, want := range []float32{0.25, 0.5, 0.125, 0} {
 		if got[c] != want {
 			t.Errorf("class %d has %v, want %v", c, got[c], want)

@@ -32,7 +32,7 @@ func (x *Points) Sets(d Design, level float64, score Score, classes int) (*model
 // score.
 func (s Score) Size(p, thresholds []float32) int {
 	n, top := 0, slices.Max(p)
-	for c, v := range s.Of(p) {
+	for c, v := range s.Compute(p) {
 		if v >= thresholds[min(c, len(thresholds)-1)] || p[c] == top { // the most probable class always is
 			n++
 		}
@@ -40,8 +40,8 @@ func (s Score) Size(p, thresholds []float32) int {
 	return n
 }
 
-// Of returns the design of the calibration of sets.
-func Of(o *models.OriginSets) Design {
+// FromOrigin returns the design of the calibration of sets.
+func FromOrigin(o *models.OriginSets) Design {
 	return Design{Clients: o.Clients > 1, ByClass: o.ByClass, Proportions: o.Proportions, Group: o.Group, Client: o.Client, False: o.False}
 }
 
@@ -63,7 +63,7 @@ func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 			return nil
 		}
 	}
-	return Of(o).Table(o.Scores[string(s)], o.Class, classes).At(o.Level)
+	return FromOrigin(o).Table(o.Scores[string(s)], o.Class, classes).At(o.Level)
 }
 
 // Groups reads groups of clients, NAME=CLIENT,CLIENT separated by semicolons, and returns their names and the number of each client's.

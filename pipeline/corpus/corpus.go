@@ -102,7 +102,7 @@ func (s Source) open(ctx context.Context, eng engine.Engine, progress func(stage
 func (s Source) Options() extractor.Options {
 	x := s.Extractor
 	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale, Channels: x.Channels, Resize: x.Resize, Preset: x.Preset,
-		Layout: x.Layout, Output: x.Output, Workers: s.Threads}
+		Layout: x.Layout, Output: x.Output, Threads: s.Threads}
 	if len(o.Mean) == 0 {
 		o.Mean, o.Std = nil, nil
 	}

@@ -17,7 +17,7 @@ func TestReadFewTestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cut := func(p *dataset.Part, n int) {
+	cut := func(p *dataset.Labelled, n int) {
 		p.N, p.Labels, p.Pix = n, p.Labels[:n], p.Pix[:n*p.H*p.W*p.Ch]
 	}
 	cut(&ds.Train, 60)

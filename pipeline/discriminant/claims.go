@@ -52,7 +52,7 @@ func NewJudges(clients []Client, improper []bool) (by *Judges, u honesty.Uploads
 	if err != nil {
 		return nil, u, nil, err
 	}
-	v, values, err := apart(h)
+	v, values, err := directions(h)
 	if err != nil {
 		return nil, u, nil, err
 	}
@@ -278,10 +278,10 @@ func share(c Client) float64 {
 	return c.Share
 }
 
-// apart returns directions, [k, r], in which W is I and the class means are uncorrelated, and the sums of squares of the means along them,
+// directions returns directions, [k, r], in which W is I and the class means are uncorrelated, and the sums of squares of the means along them,
 // in descending order. They are of the span of W's [leading] principal directions, which class means had no part in: in all of many
 // coordinates the means of few images lie apart by their noise, and a second client of a class would seem to contradict the first.
-func apart(h *head) (*mat.Dense, []float64, error) {
+func directions(h *head) (*mat.Dense, []float64, error) {
 	k, c := h.a.Dims()
 	q := principal(h.within, min(k, leading))
 	var on, inner, means, product mat.Dense

@@ -16,7 +16,7 @@ import (
 func corpusOf(t *testing.T, w *world, n int) *Client {
 	t.Helper()
 	x, y := w.draw(7, n)
-	means, within, err := moments.Of(x, k, y, c, "corpus")
+	means, within, err := moments.Compute(x, k, y, c, "corpus")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestCorpus(t *testing.T) {
 		return x, y
 	}
 	send := func(x []float32, y []int, name string) Client {
-		means, within, err := moments.Of(x, k, y, c, name)
+		means, within, err := moments.Compute(x, k, y, c, name)
 		if err != nil {
 			t.Fatal(err)
 		}

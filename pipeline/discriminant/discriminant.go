@@ -93,8 +93,8 @@ type Posterior struct {
 	Means  *mat.Dense // m_c, [C, k]
 }
 
-// Of computes the posterior from the uploads of at least one client.
-func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
+// Compute computes the posterior from the uploads of at least one client.
+func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 	if o.Kappa == (Kappa{}) {
 		o.Kappa = Unknown
 	}
@@ -413,11 +413,11 @@ func (p *pooled) head(rows *mat.Dense) (*head, error) {
 	if err := chol.SolveTo(h.a, h.shift.T()); err != nil {
 		return nil, fmt.Errorf("discriminant: %w", err)
 	}
-	var apart float64 // Q
+	var separation float64 // Q
 	for y := range p.c {
 		q := mat.Dot(h.shift.RowView(y), h.a.ColView(y))
 		h.bias[y] = -q / 2
-		apart += q / float64(held(p.n)) // 0 of a class that nobody holds
+		separation += q / float64(held(p.n)) // 0 of a class that nobody holds
 	}
 	centred := mat.DenseCopyOf(h.a)
 	for j := range p.k {
@@ -425,7 +425,7 @@ func (p *pooled) head(rows *mat.Dense) (*head, error) {
 		floats.AddConst(-floats.Sum(row)/float64(p.c), row)
 	}
 	h.spread = p.spread(h, centred)
-	h.separation = apart / h.spread
+	h.separation = separation / h.spread
 	h.wide = h.spread
 	if rows != nil {
 		const most = 40 // rows are enough for a mean over them

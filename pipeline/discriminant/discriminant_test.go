@@ -54,7 +54,7 @@ func (w *world) clients(t testing.TB, many, n int) []Client {
 	var out []Client
 	for m := range many {
 		x, y := w.draw(uint64(100+m), n)
-		means, within, err := moments.Of(x, k, y, c, fmt.Sprint(m))
+		means, within, err := moments.Compute(x, k, y, c, fmt.Sprint(m))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func of(t testing.TB, cs []Client, o Options) *Posterior {
 		o.Samples = 40
 	}
 	o.Stream = "test"
-	p, err := Of(t.Context(), cs, o)
+	p, err := Compute(t.Context(), cs, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestCalibrated(t *testing.T) {
 func TestCalibrationPointsCount(t *testing.T) {
 	w := newWorld(2, 0)
 	x, y := w.draw(5, 50)
-	means, within, err := moments.Of(x, k, y, c, "a")
+	means, within, err := moments.Compute(x, k, y, c, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func TestRefused(t *testing.T) {
 		"indefinite": {[]Client{indefinite}, Options{Samples: 1}, "no covariance"},
 		"missing":    {[]Client{good[0], {Means: good[1].Means}}, Options{Samples: 1}, "client 1"},
 	} {
-		if _, err := Of(t.Context(), v.cs, v.o); err == nil || !strings.Contains(err.Error(), v.want) {
+		if _, err := Compute(t.Context(), v.cs, v.o); err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

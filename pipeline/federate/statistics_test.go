@@ -27,7 +27,7 @@ func withMoments(t testing.TB, n int, p Precision) *Upload {
 			x[i*k+j] /= l
 		}
 	}
-	means, w, err := moments.Of(x, k, y, c, "a")
+	means, w, err := moments.Compute(x, k, y, c, "a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -303,17 +303,17 @@ func (p *Part) addMeans(u *federate.Upload, share float64, add func(*whole.Numbe
 		mass := float64(set.W[i]) * share
 		set.Shares(i, func(y int, _ float32) {
 			to := p.sums[y*(1+p.Dx):][:1+p.Dx]
-			add(&to[0], whole.Of(mass))
+			add(&to[0], whole.Round(mass))
 			for j, v := range set.Features(i) {
-				add(&to[1+j], whole.Of(mass*float64(v)))
+				add(&to[1+j], whole.Round(mass*float64(v)))
 			}
 		})
 	}
-	add(&p.dof, whole.Of(float64(dof)*share))
+	add(&p.dof, whole.Round(float64(dof)*share))
 	at := p.C * (1 + p.Dx)
 	for i := 0; i < p.Dx && scatter != nil; i++ {
 		for _, v := range scatter[i*p.Dx+i : (i+1)*p.Dx] {
-			add(&p.sums[at], whole.Of(v*share))
+			add(&p.sums[at], whole.Round(v*share))
 			at++
 		}
 	}

@@ -52,7 +52,7 @@ func madeMoments(t testing.TB, i, n int, precision federate.Precision) []byte {
 			rows[i*k+j] = float32(0.1 * r.NormFloat64())
 		}
 	}
-	means, w, err := moments.Of(rows, k, labels, c, fmt.Sprint(i))
+	means, w, err := moments.Compute(rows, k, labels, c, fmt.Sprint(i))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestMomentsWithCalibration(t *testing.T) {
 			rows[i*k+j] = float32(0.2 * r.NormFloat64())
 		}
 	}
-	means, w, err := moments.Of(rows, k, labels, c, "key")
+	means, w, err := moments.Compute(rows, k, labels, c, "key")
 	if err != nil || len(w.Labels) == 0 {
 		t.Fatal(err, len(w.Labels))
 	}
@@ -422,17 +422,17 @@ func TestHostile(t *testing.T) {
 		"huge moments":      {ofMoments, func(m *partpb.Part) { m.Dx = 1 << 13 }, "dx"},
 		"n":                 {means, func(m *partpb.Part) { m.N = m.Summed }, "masses"},
 		"no images":         {means, func(m *partpb.Part) { m.N = 0 }, "n is 0"},
-		"negative mass":     {means, func(m *partpb.Part) { set(m.Sums, 0, whole.Of(-1)) }, "mass of class 0"},
-		"mean out of reach": {means, func(m *partpb.Part) { set(m.Sums, 1, whole.Of(1e9)) }, "sum 0 of class 0"},
+		"negative mass":     {means, func(m *partpb.Part) { set(m.Sums, 0, whole.Round(-1)) }, "mass of class 0"},
+		"mean out of reach": {means, func(m *partpb.Part) { set(m.Sums, 1, whole.Round(1e9)) }, "sum 0 of class 0"},
 		"overflow":          {means, func(m *partpb.Part) { set(m.Sums, 1, whole.Number{High: math.MaxInt64}) }, "2^84"},
 		"no masses":         {means, func(m *partpb.Part) { clear(m.Sums) }, "masses"},
 		"short sums":        {means, func(m *partpb.Part) { m.Sums = m.Sums[1:] }, "sums"},
 		"against":           {means, func(m *partpb.Part) { m.Against = []byte{1} }, "against"},
-		"long means":        {ofMoments, func(m *partpb.Part) { set(m.Sums, 1, whole.Of(1e6)) }, "sum 0 of class 0"},
-		"negative scatter":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Of(-1)) }, "scatter of coordinate 0"},
-		"large scatter":     {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Of(1e9)) }, "trace"},
-		"large covariance":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter+1, whole.Of(1e9)) }, "scatter[1]"},
-		"dof":               {ofMoments, func(m *partpb.Part) { set(m.Dof, 0, whole.Of(1e9)) }, "dof"},
+		"long means":        {ofMoments, func(m *partpb.Part) { set(m.Sums, 1, whole.Round(1e6)) }, "sum 0 of class 0"},
+		"negative scatter":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Round(-1)) }, "scatter of coordinate 0"},
+		"large scatter":     {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Round(1e9)) }, "trace"},
+		"large covariance":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter+1, whole.Round(1e9)) }, "scatter[1]"},
+		"dof":               {ofMoments, func(m *partpb.Part) { set(m.Dof, 0, whole.Round(1e9)) }, "dof"},
 		"no dof":            {ofMoments, func(m *partpb.Part) { m.Dof = nil }, "dof"},
 	} {
 		if _, err := Decode(changed(t, c.of, c.change), federate.Expect{}); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -456,7 +456,7 @@ func TestWhole(t *testing.T) {
 	exact := new(big.Float).SetPrec(400)
 	for range 10_000 {
 		v := math.RoundToEven(r.NormFloat64()*math.Pow(2, float64(r.IntN(46)))/whole.Step) * whole.Step
-		sum.Add(whole.Of(v))
+		sum.Add(whole.Round(v))
 		exact.Add(exact, big.NewFloat(v))
 		want, _ := exact.Float64()
 		if got := sum.Float(); math.Abs(got-want) > 1e-15*math.Abs(want)+whole.Step {

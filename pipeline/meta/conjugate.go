@@ -275,7 +275,7 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 			copy(labels.F32()[(k+i)*c:], z[dx:])
 		}
 	}
-	return in, parallel(ctx, t.Workers, tasks, func(_ context.Context, k int) error {
+	return in, parallel(ctx, t.Threads, tasks, func(_ context.Context, k int) error {
 		r := rng.New(t.Seed, append(append([]any{}, stream...), k)...)
 		tk, err := t.sampler(some(r, bank, c), target).Draw(r, t.Clients)
 		if err != nil {
@@ -484,7 +484,7 @@ const smallestLambda = 1e-2
 // diag(lambda), descending, and class means of mean 0; w R is unchanged up to a shift. The within-class covariance is shrunk toward a
 // multiple of I, by the given share and a little more, dx/(dx + 10 n), so that the moments exist for few rows too.
 func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float64) error {
-	m, err := moment.Of(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
+	m, err := moment.Compute(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
 	if err != nil {
 		return fmt.Errorf("corpus: %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // TestTrainConjugate: training lowers the score on validation tasks; an interruption in any phase leaves no trace, nor
-// does the number of workers.
+// does the number of threads.
 func TestTrainConjugate(t *testing.T) {
 	c := ConjugateConfig{Config: config(t, 40)}
 	c.Batch, c.Samples, c.Points = 2, 8, 6
@@ -41,7 +41,7 @@ func TestTrainConjugate(t *testing.T) {
 		t.Error("training changed nothing")
 	}
 	for _, stop := range []int{10, 45, 60, 80} {
-		c.Workers, c.Validation, c.Log = 1, nil, ""
+		c.Threads, c.Validation, c.Log = 1, nil, ""
 		c.Checkpoint = filepath.Join(t.TempDir(), "checkpoint.onnx")
 		ctx, cancel := context.WithCancel(context.Background())
 		c.Progress = func(p train.Progress) {
@@ -70,7 +70,7 @@ func TestConjugateMoments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := moment.Of(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
+	m, err := moment.Compute(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

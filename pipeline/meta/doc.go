@@ -6,5 +6,5 @@
 // and one run of the optimiser's graph (onnx/optim) updates the parameters.
 //
 // Every task draws from random streams named after its step and position, so that a resumed training equals an uninterrupted one, on
-// any number of workers.
+// any number of threads.
 package meta

@@ -54,7 +54,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 	if err := c.fill(4, 1, 2e-3); err != nil {
 		return nil, err
 	}
-	t, err := newTrainee(c.Engine, m, optim.Options{ClipNorm: c.Clip, EMA: c.EMA}, c.Workers)
+	t, err := newTrainee(c.Engine, m, optim.Options{ClipNorm: c.Clip, EMA: c.EMA}, c.Threads)
 	if err != nil {
 		return nil, fmt.Errorf("training embedding: %w", err)
 	}

@@ -119,7 +119,7 @@ func simulate(bank *task.Bank, i int, seed uint64) ([]discriminant.Client, *poin
 	for m, set := range t.Clients {
 		x, y := set.Labelled()
 		var c discriminant.Client
-		if c.Means, c.Within, err = moments.Of(x, set.Dx, y, set.C, fmt.Sprint(m)); err != nil {
+		if c.Means, c.Within, err = moments.Compute(x, set.Dx, y, set.C, fmt.Sprint(m)); err != nil {
 			return nil, nil, err
 		}
 		cs = append(cs, c)

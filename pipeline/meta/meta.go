@@ -29,8 +29,8 @@ import (
 type Config struct {
 	// Engine runs the graphs. For reproducible results it must use one thread per operator.
 	Engine engine.Engine
-	// Workers is the number of tasks processed in parallel; default: one per processor. Results do not depend on it.
-	Workers int
+	// Threads is the number of tasks processed in parallel; default: one per processor. Results do not depend on it.
+	Threads int
 	// Corpus is the data that training tasks are drawn from, Validation that of validation tasks: disjoint rows. Validation may be
 	// nil.
 	Corpus, Validation *task.Bank
@@ -96,10 +96,10 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 	def(&c.ValidateEvery, 100)
 	def(&c.ValidationTasks, 12)
 	def(&c.ValidationSamples, 8)
-	if c.Workers <= 0 {
-		c.Workers = runtime.GOMAXPROCS(0)
+	if c.Threads <= 0 {
+		c.Threads = runtime.GOMAXPROCS(0)
 	}
-	c.crew = make(crew, c.Workers)
+	c.crew = make(crew, c.Threads)
 	c.Rate = cmp.Or(c.Rate, rate)
 	c.Clip = cmp.Or(c.Clip, 1)
 	c.L2 = cmp.Or(c.L2, 3)
@@ -206,10 +206,10 @@ func (c *Config) loop(ctx context.Context, t *trainee, what string, config strin
 	return l.Train(ctx)
 }
 
-// parallel calls do for 0 to n-1, up to workers at a time.
-func parallel(ctx context.Context, workers, n int, do func(ctx context.Context, i int) error) error {
+// parallel calls do for 0 to n-1, up to threads at a time.
+func parallel(ctx context.Context, threads, n int, do func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(workers)
+	g.SetLimit(threads)
 	for i := range n {
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
@@ -221,12 +221,12 @@ func parallel(ctx context.Context, workers, n int, do func(ctx context.Context, 
 	return g.Wait()
 }
 
-// crew counts the workers that are busy. Tasks take one each; parts of a task take those that no task is waiting for.
+// crew counts the threads that are busy. Tasks take one each; parts of a task take those that no task is waiting for.
 type crew chan struct{}
 
 // tasks calls do for 0 to n-1, each with a worker of its own.
 func (c *Config) tasks(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	return parallel(ctx, c.Workers, n, func(ctx context.Context, i int) error {
+	return parallel(ctx, c.Threads, n, func(ctx context.Context, i int) error {
 		c.crew <- struct{}{}
 		defer func() { <-c.crew }()
 		return do(ctx, i)

@@ -152,7 +152,7 @@ func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := p.Of(context.Background(), left.Features)
+	rows, err := p.Map(context.Background(), left.Features)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars,
 	error) {
 	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
-	err := parallel(ctx, t.Workers, n, func(_ context.Context, i int) error {
+	err := parallel(ctx, t.Threads, n, func(_ context.Context, i int) error {
 		e, err := t.episode(stream(i))
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	if _, err := c.checkModel(c.Compressor, models.KindEmbedding); err != nil {
 		return nil, err
 	}
-	t, err := newTrainee(c.Engine, m, optim.Options{ClipNorm: c.Clip, EMA: c.EMA}, c.Workers)
+	t, err := newTrainee(c.Engine, m, optim.Options{ClipNorm: c.Clip, EMA: c.EMA}, c.Threads)
 	if err != nil {
 		return nil, fmt.Errorf("training predictor: %w", err)
 	}

@@ -277,7 +277,7 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int, s
 	}
 	prior := models.PrivatePrior(t.now())
 	radius := float64(t.values[models.PrivateClip].F32()[0])
-	return in, parallel(ctx, t.Workers, tasks, func(_ context.Context, i int) error {
+	return in, parallel(ctx, t.Threads, tasks, func(_ context.Context, i int) error {
 		r := rng.New(t.Seed, append(append([]any{}, stream...), i)...)
 		totals, held, err := t.round(r, bank, target, radius)
 		if err != nil {

@@ -13,10 +13,10 @@ import (
 	"fmp/onnx/train"
 )
 
-// TestTrainPrivate: training lowers the score on validation rounds; neither an interruption nor the number of workers leaves a trace.
+// TestTrainPrivate: training lowers the score on validation rounds; neither an interruption nor the number of threads leaves a trace.
 func TestTrainPrivate(t *testing.T) {
 	c := PrivateConfig{Config: config(t, 30)}
-	c.Batch, c.Samples, c.Points, c.ValidationTasks, c.Workers = 4, 8, 6, 24, 2
+	c.Batch, c.Samples, c.Points, c.ValidationTasks, c.Threads = 4, 8, 6, 24, 2
 	c.Corpus = blobs(t, "corpus", 900, 4, 3)
 	c.ValidateEvery = 30
 	c.Log = filepath.Join(t.TempDir(), "log.jsonl")
@@ -44,7 +44,7 @@ func TestTrainPrivate(t *testing.T) {
 	if !(trained < before["nll"]) {
 		t.Errorf("nll went from %v to %v", before["nll"], trained)
 	}
-	c.Workers, c.Validation, c.Log = 1, nil, ""
+	c.Threads, c.Validation, c.Log = 1, nil, ""
 	c.Checkpoint = filepath.Join(t.TempDir(), "checkpoint.onnx")
 	ctx, cancel := context.WithCancel(context.Background())
 	c.Progress = func(p train.Progress) {

@@ -48,7 +48,7 @@ func TestWidening(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := moment.Of(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
+	m, err := moment.Compute(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

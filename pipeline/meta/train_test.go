@@ -84,7 +84,7 @@ func validations(t *testing.T, path string) []map[string]any {
 }
 
 // TestTraining: training lowers the predictor's score and the embedding's gap on validation tasks; neither the
-// number of workers nor an interruption leaves a trace in the result.
+// number of threads nor an interruption leaves a trace in the result.
 func TestTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains for some seconds")
@@ -114,7 +114,7 @@ func TestTraining(t *testing.T) {
 		dir := t.TempDir()
 		c := config(t, k.steps)
 		c.Log, c.ValidateEvery = filepath.Join(dir, "log.jsonl"), k.steps/3
-		c.Workers, c.EMA = 2, 0.9
+		c.Threads, c.EMA = 2, 0.9
 		want, err := k.run(c)
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +127,7 @@ func TestTraining(t *testing.T) {
 			t.Errorf("%s: %s went from %v to %v", k.name, k.metric, first, last)
 		}
 
-		c.Workers, c.Validation, c.Log = 1, nil, ""
+		c.Threads, c.Validation, c.Log = 1, nil, ""
 		c.Checkpoint = filepath.Join(dir, "checkpoint.onnx")
 		stop, cancel := context.WithCancel(ctx)
 		c.Progress = func(p train.Progress) {
@@ -279,7 +279,7 @@ func TestScore(t *testing.T) {
 }
 
 // TestTrainOpen: training on classes left out improves what untrained scalars score on others, gives the same bytes when it is
-// stopped and resumed, and whatever the number of workers.
+// stopped and resumed, and whatever the number of threads.
 func TestTrainOpen(t *testing.T) {
 	c := OpenConfig{Config: config(t, 12), Coordinates: 5}
 	c.Corpus = blobs(t, "open corpus", 1600, 6, 12)
@@ -307,7 +307,7 @@ func TestTrainOpen(t *testing.T) {
 		t.Errorf("validation loss %v, untrained %v", after, before)
 	}
 
-	c.Rate, c.Workers, c.Checkpoint = 0, 1, filepath.Join(t.TempDir(), "checkpoint")
+	c.Rate, c.Threads, c.Checkpoint = 0, 1, filepath.Join(t.TempDir(), "checkpoint")
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	c.Progress = func(p train.Progress) {
@@ -318,7 +318,7 @@ func TestTrainOpen(t *testing.T) {
 	if _, err := TrainOpen(ctx, c); !errors.Is(err, context.Canceled) {
 		t.Fatalf("stopped: %v", err)
 	}
-	c.Progress, c.Workers = nil, 3
+	c.Progress, c.Threads = nil, 3
 	again, err := TrainOpen(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ type trainee struct {
 }
 
 // newTrainee prepares all parameters of m for training, with cotangents for all its outputs.
-func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, workers int) (*trainee, error) {
+func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, threads int) (*trainee, error) {
 	one := oneContext(m)
 	params := models.Parameters(one)
 	init := map[string]*onnx.Tensor{}
@@ -50,7 +50,7 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, workers int) (*
 		return nil, err
 	}
 	if t.Split, err = train.NewSplit(e, reverse, train.SplitOptions{Params: params, Optimizer: optim.AdamW{}, Update: o, Init: init,
-		Workers: workers}); err != nil {
+		Threads: threads}); err != nil {
 		t.forward.Close()
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 // A client with images of two classes sends class means, the scatter of the features within its classes, and single images' features as
 // calibration points.
-func ExampleOf() {
+func ExampleCompute() {
 	var rows []float32
 	var labels []int
 	for i := range 40 {
@@ -16,7 +16,7 @@ func ExampleOf() {
 		rows = append(rows, float32(4*c)+float32(i%5)/10, float32(i%7)/10)
 		labels = append(labels, c)
 	}
-	means, within, err := moments.Of(rows, 2, labels, 2, "shop-17")
+	means, within, err := moments.Compute(rows, 2, labels, 2, "shop-17")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -36,8 +36,8 @@ type Within struct {
 	Labels      []int
 }
 
-// Of is [Parted] with as many calibration points as there may be, chosen by [Calibration]: that of simulated clients.
-func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Within, error) {
+// Compute is [Parted] with as many calibration points as there may be, chosen by [Calibration]: that of simulated clients.
+func Compute(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Within, error) {
 	if k < 1 || len(rows) != len(labels)*k {
 		return Parted(rows, k, labels, c, nil) // which says what is wrong
 	}

@@ -54,7 +54,7 @@ func TestScatterAdds(t *testing.T) {
 	sum, want := make([]float64, k*k), make([]float64, k*k)
 	for m, n := range []int{6, 60} {
 		x, y := rows(uint64(m), n, k, c)
-		means, w, err := Of(x, k, y, c, "a")
+		means, w, err := Compute(x, k, y, c, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,10 +142,10 @@ func TestCalibration(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	if _, _, err := Of([]float32{1, 2}, 2, []int{3}, 3, ""); err == nil {
+	if _, _, err := Compute([]float32{1, 2}, 2, []int{3}, 3, ""); err == nil {
 		t.Error("a class beyond the last is taken")
 	}
-	if _, _, err := Of([]float32{1, 2}, 2, nil, 3, ""); err == nil {
+	if _, _, err := Compute([]float32{1, 2}, 2, nil, 3, ""); err == nil {
 		t.Error("no image is taken")
 	}
 	good := func() *Within {

@@ -78,7 +78,7 @@ func TestClaims(t *testing.T) {
 		var own []float32
 		var names []int
 		for y, c := range centres {
-			phi, err := p.Of(t.Context(), rows(each, c))
+			phi, err := p.Map(t.Context(), rows(each, c))
 			if err != nil {
 				t.Fatal(err)
 			}

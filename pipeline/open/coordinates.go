@@ -163,8 +163,8 @@ func (c *Coordinates) rows(features []float32) []float64 {
 	return out
 }
 
-// Of returns the coordinates in single precision, as package posterior takes them.
-func (c *Coordinates) Of(_ context.Context, features []float32) ([]float32, error) {
+// Map returns the coordinates in single precision, as package posterior takes them.
+func (c *Coordinates) Map(_ context.Context, features []float32) ([]float32, error) {
 	rows, err := c.Rows(features)
 	return narrow(rows), err
 }

@@ -84,7 +84,7 @@ func load(t *testing.T) (*reference, *Predictor, *Stats) {
 	copy(p.Scalars[:], ref.Scalars)
 	var uploads []*point.Set
 	for _, c := range ref.Clients {
-		phi, err := coords.Of(t.Context(), flat(c.X))
+		phi, err := coords.Map(t.Context(), flat(c.X))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestRound(t *testing.T) {
 	for _, h := range ref.H[:20] {
 		features = append(features, narrow(h)...)
 	}
-	rows, err := k.Of(t.Context(), features)
+	rows, err := k.Map(t.Context(), features)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,16 +348,16 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		near(t, "scalars", got.Scalars[:], p.Scalars[:])
-		near(t, "h of the intervals, the scale and the deviation", []float64{got.Widening, got.Scale, got.Apart()}, []float64{1.5, 0.25, 0.125})
+		near(t, "h of the intervals, the scale and the deviation", []float64{got.Widening, got.Scale, got.TemperatureSpread()}, []float64{1.5, 0.25, 0.125})
 		if got.Ends != ends {
 			t.Errorf("ends %v, want %v", got.Ends, ends)
 		}
 		delete(model.Graph.Initializers, models.OpenScale)
 		delete(model.Graph.Initializers, models.OpenDeviation)
 		delete(model.Graph.Initializers, models.OpenEnds)
-		if older, err := FromModel(model); err != nil || older.Scale != 0 || older.Apart() != defaultDeviation ||
+		if older, err := FromModel(model); err != nil || older.Scale != 0 || older.TemperatureSpread() != defaultDeviation ||
 			older.Ends != (models.SizedEnds{}) {
-			t.Errorf("a model without scale, deviation and ends has %v, %v and %v, %v", older.Scale, older.Apart(), older.Ends, err)
+			t.Errorf("a model without scale, deviation and ends has %v, %v and %v, %v", older.Scale, older.TemperatureSpread(), older.Ends, err)
 		}
 		near(t, "W", full(got.W), full(m.W))
 		session, err := eng.Load(model)

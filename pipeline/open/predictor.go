@@ -66,8 +66,8 @@ type Predictor struct {
 // defaultDeviation is the Deviation of models made before it was learned: .05 to .14 on four corpora.
 const defaultDeviation = 0.1
 
-// Apart returns Deviation, or its default.
-func (p *Predictor) Apart() float64 { return cmp.Or(p.Deviation, defaultDeviation) }
+// TemperatureSpread returns Deviation, or its default.
+func (p *Predictor) TemperatureSpread() float64 { return cmp.Or(p.Deviation, defaultDeviation) }
 
 // MaxCoordinates is the default maximum number of coordinates: with more, the eigendecomposition of a task would take seconds.
 const MaxCoordinates = 128
@@ -115,7 +115,7 @@ func NewMoments(rows []float64, k int, labels []int, c int) (m Moments, known *m
 	if k < 1 || len(rows) == 0 || len(rows) != len(labels)*k {
 		return m, nil, fmt.Errorf("moments: %d numbers for %d rows of %d; want whole rows", len(rows), len(labels), k)
 	}
-	of, err := moment.Of(mat.NewDense(len(labels), k, rows), labels, c, 2)
+	of, err := moment.Compute(mat.NewDense(len(labels), k, rows), labels, c, 2)
 	if err != nil {
 		return m, nil, err
 	}

@@ -22,9 +22,9 @@ func TestChoice(t *testing.T) {
 		t.Helper()
 		change.Seed, change.Threads, change.Samples, change.Scope = 1, 1, 30, posterior.ScopeOpen
 		s := o.sampling(t, us, change)
-		var do func(context.Context, []Part) ([]*Piece, error)
+		var do func(context.Context, []SampleRange) ([]*Piece, error)
 		if elsewhere {
-			do = func(ctx context.Context, parts []Part) ([]*Piece, error) {
+			do = func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
 				out := make([]*Piece, len(parts))
 				for i, p := range parts {
 					var err error

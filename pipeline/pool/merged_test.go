@@ -79,7 +79,7 @@ func manyMoments(t *testing.T, f models.Manifest, clients, liar int) (messages [
 		}
 		u := federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest}
 		var err error
-		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, u.Client); err != nil {
+		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
 			t.Fatal(err)
 		}
 		u.N = int(u.Points.Mass())

@@ -46,7 +46,7 @@ func TestMomentsClaim(t *testing.T) {
 			}
 		}
 		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest}
-		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, u.Client); err != nil {
+		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
@@ -104,7 +104,7 @@ func TestMoments(t *testing.T) {
 	for i := range 5 {
 		rows, labels := w.embedded(t, g, i)
 		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest}
-		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, u.Client); err != nil {
+		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
 			t.Fatal(err)
 		}
 		u.N = int(u.Points.Mass())
@@ -156,7 +156,7 @@ func TestMoments(t *testing.T) {
 	for i := range features {
 		features[i] = float32(pix[i]) / 255
 	}
-	a, b, err := p.Intervals.Of(t.Context(), features, posterior.IntervalLevel)
+	a, b, err := p.Intervals.Compute(t.Context(), features, posterior.IntervalLevel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestMomentsCorpus(t *testing.T) {
 	for i := range 4 {
 		rows, labels := w.embedded(t, g, i)
 		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: len(labels) - min(moments.MaxCalibration, len(labels)/5)}
-		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, u.Client); err != nil {
+		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
 			t.Fatal(err)
 		}
 		us = append(us, Upload{Upload: u})

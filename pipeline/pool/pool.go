@@ -337,11 +337,11 @@ func (r *Round) settle() error {
 	l2 := r.drawer.L2
 	dataset, err := shipped.Dataset(r.drawer.Digest)
 	if err == nil {
-		l2 = assets.SuitsOf(dataset).L2
+		l2 = assets.DefaultsFor(dataset).L2
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	suits := assets.SuitsOf(dataset) // those of no data set for a predictor that is not shipped
+	suits := assets.DefaultsFor(dataset) // those of no data set for a predictor that is not shipped
 	r.L2 = cmp.Or(r.L2, l2, suits.L2)
 	r.Fresh = cmp.Or(r.Fresh, r.drawer.Fresh, suits.Fresh)
 	r.Tolerance = cmp.Or(r.Tolerance, Tolerance)

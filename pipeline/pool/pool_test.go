@@ -357,7 +357,7 @@ func TestParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		workers, jobs := []*Sampling{sampling(), sampling()}, 0
-		parts, err := sampling().Posterior(t.Context(), func(ctx context.Context, parts []Part) ([]*Piece, error) {
+		parts, err := sampling().Posterior(t.Context(), func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
 			out := make([]*Piece, len(parts))
 			for i := len(parts) - 1; i >= 0; i-- {
 				var err error
@@ -427,7 +427,7 @@ func TestHostileParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for want, p := range map[string]Part{
+	for want, p := range map[string]SampleRange{
 		"samples 0 to 6; there are 5": {To: 6},
 		"samples 3 to 3":              {From: 3, To: 3},
 		"chains 0 to 99":              {Chains: true, To: 99},
@@ -444,7 +444,7 @@ func TestHostileParts(t *testing.T) {
 		"the parts hold 0 proposals":    func(p *Piece) { p.Proposed = nil },
 		"a state of 1 clients":          func(p *Piece) { p.Proposed = slices.Repeat([][]bool{{true}}, len(p.Proposed)) },
 	} {
-		_, err := s.Posterior(t.Context(), func(ctx context.Context, parts []Part) ([]*Piece, error) {
+		_, err := s.Posterior(t.Context(), func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
 			var out []*Piece
 			for _, p := range parts {
 				made, err := s.Do(ctx, p)

@@ -25,8 +25,8 @@ const (
 	chainParts = 4
 )
 
-// Part is a piece of a round's sampling that one machine does on its own.
-type Part struct {
+// SampleRange is a piece of a round's sampling that one machine does on its own.
+type SampleRange struct {
 	// Chains asks for the proposals of the honesty chains From to To-1; otherwise the part is samples From to To-1.
 	Chains   bool
 	From, To int
@@ -199,11 +199,11 @@ func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
 }
 
 // sample computes a part of the posterior.
-func (s *Sampling) sample(ctx context.Context, p posterior.Part) (*posterior.Result, error) {
+func (s *Sampling) sample(ctx context.Context, p posterior.SampleRange) (*posterior.Result, error) {
 	var r *posterior.Result
 	var err error
 	if s.means != nil {
-		r, err = s.means.Of(p).Sample(ctx)
+		r, err = s.means.Limit(p).Sample(ctx)
 	} else {
 		r, err = s.points.Uploads(ctx, s.sets, posterior.Fit{L2: s.round.L2, Tolerance: s.round.Tolerance}, p)
 	}
@@ -217,7 +217,7 @@ func (s *Sampling) sample(ctx context.Context, p posterior.Part) (*posterior.Res
 func (s *Sampling) Close() { s.close() }
 
 // Do does one part.
-func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
+func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 	if p.Chains {
 		if !s.judges {
 			return nil, errors.New("pool: a part of the chains of who is honest; this round does not judge its clients")
@@ -240,7 +240,7 @@ func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
 			return nil, fmt.Errorf("pool: %w", err)
 		}
 	}
-	r, err := s.sample(ctx, posterior.Part{From: p.From, To: p.To, States: p.States})
+	r, err := s.sample(ctx, posterior.SampleRange{From: p.From, To: p.To, States: p.States})
 	if err != nil {
 		return nil, err
 	}
@@ -249,14 +249,14 @@ func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
 
 // Posterior samples the posterior in parts, which do executes in any order and on any machine; if do is nil, they are executed here.
 // The samples do not depend on who executes them.
-func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, parts []Part) ([]*Piece, error)) (*posterior.Result, error) {
+func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, parts []SampleRange) ([]*Piece, error)) (*posterior.Result, error) {
 	if s.clients != nil {
 		return s.moments(ctx)
 	}
 	pieces := chainParts
 	if do == nil {
 		pieces = 1 // chains run in parallel on this machine's processors
-		do = func(ctx context.Context, parts []Part) ([]*Piece, error) {
+		do = func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
 			out := make([]*Piece, len(parts))
 			for i, p := range parts {
 				var err error
@@ -267,7 +267,7 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 			return out, nil
 		}
 	}
-	whole := posterior.Part{Heads: posterior.Ensemble{}}
+	whole := posterior.SampleRange{Heads: posterior.Ensemble{}}
 	if s.judges {
 		u, lambda, err := s.means.Claims()
 		if err != nil {
@@ -276,7 +276,7 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 		n := u.Chains()
 		var proposed [][]bool
 		if n > 0 {
-			made, err := do(ctx, split(n, (n+pieces-1)/pieces, Part{Chains: true}))
+			made, err := do(ctx, split(n, (n+pieces-1)/pieces, SampleRange{Chains: true}))
 			if err != nil {
 				return nil, err
 			}
@@ -291,7 +291,7 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 			return nil, err
 		}
 	}
-	made, err := do(ctx, split(s.round.Samples, block, Part{States: whole.States}))
+	made, err := do(ctx, split(s.round.Samples, block, SampleRange{States: whole.States}))
 	if err != nil {
 		return nil, err
 	}
@@ -313,8 +313,8 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 }
 
 // split returns copies of like that cover 0 to n-1, of at most each items.
-func split(n, each int, like Part) []Part {
-	var out []Part
+func split(n, each int, like SampleRange) []SampleRange {
+	var out []SampleRange
 	for from := 0; from < n; from += each {
 		p := like
 		p.From, p.To = from, min(from+each, n)

@@ -35,7 +35,7 @@ func (w *world) momentsRound(t *testing.T, clients int, seed uint64) ([]Upload, 
 			rows = append(rows, z[y*(dx+classes):][:dx]...)
 		}
 		u := &federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: len(labels)}
-		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, fmt.Sprint(u.Client, seed)); err != nil {
+		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, fmt.Sprint(u.Client, seed)); err != nil {
 			t.Fatal(err)
 		}
 		us = append(us, Upload{Upload: u})

@@ -99,7 +99,7 @@ type chosen struct {
 	rows   []float32
 	labels []int
 	step   int
-	apart  float64 // s
+	spread float64 // s
 }
 
 // calibrated returns the form with the penalty that the calibration points choose. seen are the pooled class means of the clients that are
@@ -114,11 +114,11 @@ func (t *FMP) calibrated(ctx context.Context, f *Form, j *Judgement, seen *point
 		if len(points.Labels) == 0 {
 			return &chosen{form: f}, nil
 		}
-		rows, err := refit.Of(ctx, points.Features)
+		rows, err := refit.Map(ctx, points.Features)
 		if err != nil {
 			return nil, fmt.Errorf("calibration points: %w", err)
 		}
-		out := &chosen{rows: rows, labels: points.Labels, apart: t.in.Open.Apart()}
+		out := &chosen{rows: rows, labels: points.Labels, spread: t.in.Open.TemperatureSpread()}
 		few, best, penalty := min(fewSamples, t.in.Samples), math.Inf(-1), refit.Penalty
 		for step := range penaltySteps {
 			tried := &sample.Refit{Conjugate: refit.Conjugate, Penalty: penalty, Doubt: refit.Doubt, Scale: refit.Scale, Ends: refit.Ends}
@@ -126,7 +126,7 @@ func (t *FMP) calibrated(ctx context.Context, f *Form, j *Judgement, seen *point
 			if err != nil {
 				return nil, err
 			}
-			if value := sample.Temperature(heads, rows, points.Labels, out.apart).Value - float64(step); value > best {
+			if value := sample.Temperature(heads, rows, points.Labels, out.spread).Value - float64(step); value > best {
 				form := *f
 				form.Conjugate = tried
 				best, out.form, out.step = value, &form, step
@@ -156,7 +156,7 @@ func (c *chosen) temper(e Ensemble) (Ensemble, float64) {
 	if len(c.labels) == 0 {
 		return e, 1
 	}
-	temperature := math.Exp(sample.Temperature(e, c.rows, c.labels, c.apart).Log)
+	temperature := math.Exp(sample.Temperature(e, c.rows, c.labels, c.spread).Log)
 	out := make(Ensemble, len(e))
 	for s, h := range e {
 		out[s] = Theta{D: h.D, C: h.C, W: make([]float64, len(h.W))}

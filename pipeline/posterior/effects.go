@@ -12,8 +12,8 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// apart is a round whose client effects are taken away: the values that its forms read in place of the Input's.
-type apart struct {
+// subtracted is a round whose client effects are taken away: the values that its forms read in place of the Input's.
+type subtracted struct {
 	effects   *effect.Effects // nil where no client has one
 	conjugate Conjugate
 	open      *open.Predictor
@@ -24,14 +24,14 @@ type apart struct {
 	judged []*point.Set
 }
 
-// apart estimates client effects (package effect), which takes class means of softened features and the open predictor's covariance within
+// subtract estimates client effects (package effect), which takes class means of softened features and the open predictor's covariance within
 // classes. Without them nothing changes. With them, class means are read less the effects, and images of a client to come as if
 // their effect had the covariance of those found: the open predictor's covariance within classes is wider by it, and the closed form's
 // coordinates leave out an image's own estimate of its effect (open.Predictor.Unshift). Of a client that took part (Input.For) the effect
 // is known: coordinates start from it, and leave out how single images differ along effects.
-func (t *FMP) apart() (*apart, error) {
-	return memo.Once(t.memo, "apart", func() (*apart, error) {
-		a := &apart{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans, soft: t.in.Soft}
+func (t *FMP) subtract() (*subtracted, error) {
+	return memo.Once(t.memo, "apart", func() (*subtracted, error) {
+		a := &subtracted{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans, soft: t.in.Soft}
 		a.judge, a.judged = a.open, a.soft
 		if t.in.Open == nil || t.in.Alike || t.in.Rest != nil {
 			return a, nil
@@ -40,14 +40,14 @@ func (t *FMP) apart() (*apart, error) {
 		if err != nil {
 			return nil, err
 		}
-		if a.effects, err = effect.Of(t.in.Soft, white, back); err != nil || !a.effects.Any() {
+		if a.effects, err = effect.Estimate(t.in.Soft, white, back); err != nil || !a.effects.Any() {
 			return a, err
 		}
 		var known []float64
 		if t.in.For > 0 {
 			known = a.effects.Shift[t.in.For-1]
 		}
-		a.soft, a.judged = a.effects.Apart(t.in.Soft, known), a.effects.Apart(t.in.Soft, nil)
+		a.soft, a.judged = a.effects.Subtract(t.in.Soft, known), a.effects.Subtract(t.in.Soft, nil)
 		a.judge = t.in.Open.Wider(a.effects.ToCome().Covariance())
 		closed, ok := t.in.Conjugate.(*sample.Conjugate)
 		if t.in.For > 0 {
@@ -67,7 +67,7 @@ func (t *FMP) apart() (*apart, error) {
 }
 
 // closed returns the conjugate predictor of a round with effects.
-func (t *FMP) closed(c *sample.Conjugate, a *apart, known []float64) (Conjugate, error) {
+func (t *FMP) closed(c *sample.Conjugate, a *subtracted, known []float64) (Conjugate, error) {
 	gain, centre, err := t.in.Open.Unshift(a.effects.ToCome().Covariance())
 	if err != nil {
 		return nil, err
@@ -84,12 +84,12 @@ func (t *FMP) closed(c *sample.Conjugate, a *apart, known []float64) (Conjugate,
 	if err != nil {
 		return nil, fmt.Errorf("client effects: %w", err)
 	}
-	out.Workers = t.in.Threads
+	out.Threads = t.in.Threads
 	return out, nil
 }
 
 // shared returns the class means less effects, with masses by their information on their classes.
-func (a *apart) shared() []*point.Set {
+func (a *subtracted) shared() []*point.Set {
 	out := make([]*point.Set, len(a.soft))
 	for m, set := range a.soft {
 		out[m] = reweighted(set, func(int) float64 { return a.effects.Share[m] })

@@ -65,7 +65,7 @@ func TestEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if low, high, err = r.Intervals.Of(t.Context(), test, IntervalLevel); err != nil {
+		if low, high, err = r.Intervals.Compute(t.Context(), test, IntervalLevel); err != nil {
 			t.Fatal(err)
 		}
 		m, err := r.Classifier(t.Context(), nil, false, models.Manifest{Classes: []string{"a", "b", "c"}}, models.Origin{})

@@ -56,7 +56,7 @@ type FMP struct {
 	in   Input
 	c    int
 	memo *memo.Memo
-	part Part
+	part SampleRange
 }
 
 // New checks in. It is an error if a set is empty, or a number is not finite or a weight negative.
@@ -136,7 +136,7 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 	f = by.form
 	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, UploadBytes: f.Bytes(),
 		Diagnostics: by.diagnostics(temperature)}
-	a, err := t.apart()
+	a, err := t.subtract()
 	if err != nil {
 		return nil, err
 	}
@@ -204,11 +204,11 @@ type conjugateIntervals struct {
 	drawn     sample.Drawn
 }
 
-func (k *conjugateIntervals) Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
+func (k *conjugateIntervals) Compute(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
 	return k.predictor.Intervals(ctx, k.drawn, features, level)
 }
 
-// Graph returns the graph of the heads' coordinates and of Of at IntervalLevel: features [n, dx] to coordinates [n, k], low and high [n,
+// Graph returns the graph of the heads' coordinates and of Compute at IntervalLevel: features [n, dx] to coordinates [n, k], low and high [n,
 // C]. It is nil where the predictor has no graphs.
 func (k *conjugateIntervals) Graph(ctx context.Context) (*onnx.Model, error) {
 	p, ok := k.predictor.(interface {

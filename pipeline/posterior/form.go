@@ -28,7 +28,7 @@ type Form struct {
 // Form picks a form: by Input.Scope or, where both are available, by the novelty of the uploads. Bad clients can make classes look
 // new; both forms judge them.
 func (t *FMP) Form() (*Form, error) {
-	a, err := t.apart()
+	a, err := t.subtract()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (t *FMP) Form() (*Form, error) {
 
 // openForm returns the open form of a round of the given uploads.
 func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
-	a, err := t.apart()
+	a, err := t.subtract()
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.Workers = t.in.Threads
+	k.Threads = t.in.Threads
 	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale, Ends: q.Ends}, true, a.soft, t.in.Rest,
 		map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }

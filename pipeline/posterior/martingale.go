@@ -44,7 +44,7 @@ func (t *Martingale) Check() error {
 const BaseNoise = "base"
 
 // Uploads returns the posterior of the clients' compressed points, or a part of it.
-func (t *Martingale) Uploads(ctx context.Context, uploads []*point.Set, f Fit, part Part) (*Result, error) {
+func (t *Martingale) Uploads(ctx context.Context, uploads []*point.Set, f Fit, part SampleRange) (*Result, error) {
 	seen, err := point.Pool(uploads...)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (t *Martingale) noise(stream ...any) ([]float32, error) {
 }
 
 // draws returns S sets of n' unseen points given seen. Fits with another lambda use the same draws.
-func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, part Part, stream ...any) ([]*point.Set, error) {
+func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, part SampleRange, stream ...any) ([]*point.Set, error) {
 	from, to := part.of(t.Samples)
 	return memo.Once(&t.memo, fmt.Sprint("draws/", key, from, "-", to), func() ([]*point.Set, error) {
 		e, err := t.noise(stream...)
@@ -96,7 +96,7 @@ func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, par
 //
 // key names the seen points in the memo of the draws. E comes from the named stream; posteriors that read the same one differ only by
 // the seen points.
-func (t *Martingale) Posterior(ctx context.Context, key string, seen *point.Set, f Fit, part Part, stream ...any) (Ensemble, error) {
+func (t *Martingale) Posterior(ctx context.Context, key string, seen *point.Set, f Fit, part SampleRange, stream ...any) (Ensemble, error) {
 	return memo.Once(&t.memo, fmt.Sprint("martingale/", key, "/", f.L2, f.Tolerance, part.From, "-", part.To), func() (Ensemble, error) {
 		drawn, err := t.draws(ctx, key, seen, part, stream...)
 		if err != nil {

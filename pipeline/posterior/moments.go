@@ -75,7 +75,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 		if o.Rest != nil {
 			honest = append(honest, *o.Rest)
 		}
-		p, err := discriminant.Of(ctx, honest, of)
+		p, err := discriminant.Compute(ctx, honest, of)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func momentsEffects(clients []discriminant.Client, o MomentsOptions) (*effect.Ef
 	for m, c := range clients {
 		sets[m] = c.Means
 	}
-	return effect.Of(sets, white, back)
+	return effect.Estimate(sets, white, back)
 }
 
 // less returns the clients with their effects as shifts, less that of the client with a number from 1.
@@ -173,11 +173,11 @@ func embedded(graph *onnx.Model, dx int) (*Embedded, error) {
 // Dx returns the number of features of a row.
 func (c *Embedded) Dx() int { return c.dx }
 
-// Graph returns the graph of Of.
+// Graph returns the graph of Map.
 func (c *Embedded) Graph() *onnx.Model { return c.graph }
 
-// Of maps feature rows to embedded ones.
-func (c *Embedded) Of(ctx context.Context, features []float32) ([]float32, error) {
+// Map maps feature rows to embedded ones.
+func (c *Embedded) Map(ctx context.Context, features []float32) ([]float32, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -204,9 +204,9 @@ func (k *momentsIntervals) Widening() float64 {
 // Heads returns the heads on which intervals of weights are computed.
 func (k *momentsIntervals) Heads(context.Context) (Ensemble, error) { return k.heads, nil }
 
-// Of returns the ends of the intervals of class probabilities, n x C each.
-func (k *momentsIntervals) Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
-	rows, err := k.at.Of(ctx, features)
+// Compute returns the ends of the intervals of class probabilities, n x C each.
+func (k *momentsIntervals) Compute(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
+	rows, err := k.at.Map(ctx, features)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -45,7 +45,7 @@ func (w *cameras) clients(t *testing.T, many int) []discriminant.Client {
 	for m := range out {
 		x, y := w.images(m, 60, "client")
 		var err error
-		if out[m].Means, out[m].Within, err = moments.Of(x, w.k, y, w.c, fmt.Sprint(m)); err != nil {
+		if out[m].Means, out[m].Within, err = moments.Compute(x, w.k, y, w.c, fmt.Sprint(m)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestWiderWithin(t *testing.T) {
 	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4), shift: func(int) [3]float64 { return [3]float64{} }}
 	rng.Normal(rng.New(1, "mean"), w.mean)
 	steep := func(effects *mat.SymDense) (along, across float64) {
-		p, err := discriminant.Of(t.Context(), w.clients(t, 8), discriminant.Options{Samples: 2, Seed: 1, Stream: "test", Effects: effects})
+		p, err := discriminant.Compute(t.Context(), w.clients(t, 8), discriminant.Options{Samples: 2, Seed: 1, Stream: "test", Effects: effects})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func momentsClients(t *testing.T, many, images, k, c int) []discriminant.Client 
 			x[i] = (mean[y[i/k]*k+i%k] + x[i]) / 20
 		}
 		var err error
-		if out[m].Means, out[m].Within, err = moments.Of(x, k, y, c, fmt.Sprint(m)); err != nil {
+		if out[m].Means, out[m].Within, err = moments.Compute(x, k, y, c, fmt.Sprint(m)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -243,7 +243,7 @@ func TestMomentsOutside(t *testing.T) {
 					}
 				}
 				var err error
-				if clients[m].Means, clients[m].Within, err = moments.Of(x, k, y, c, fmt.Sprint(m)); err != nil {
+				if clients[m].Means, clients[m].Within, err = moments.Compute(x, k, y, c, fmt.Sprint(m)); err != nil {
 					t.Fatal(err)
 				}
 			}

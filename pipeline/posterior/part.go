@@ -9,9 +9,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Part is a range of a posterior's samples: the share of a round that one of several machines computes. Random numbers are those of
+// SampleRange is a range of a posterior's samples: the share of a round that one of several machines computes. Random numbers are those of
 // the whole, so that the concatenated parts equal the posterior.
-type Part struct {
+type SampleRange struct {
 	// From and To bound the samples, From inclusive and To exclusive; both 0: all samples.
 	From, To int
 	// States are the sampled honesty states of the clients, where they are already known; nil: they are inferred.
@@ -21,7 +21,7 @@ type Part struct {
 }
 
 // of returns the part's bounds among n samples.
-func (p *Part) of(n int) (from, to int) {
+func (p *SampleRange) of(n int) (from, to int) {
 	if p.To == 0 {
 		return 0, n
 	}
@@ -29,7 +29,7 @@ func (p *Part) of(n int) (from, to int) {
 }
 
 // made returns the heads that were computed earlier in parts, each rows x classes; nil where there are none.
-func (p *Part) made(rows, classes int) (Ensemble, error) {
+func (p *SampleRange) made(rows, classes int) (Ensemble, error) {
 	for i, h := range p.Heads {
 		if h.D != rows || h.C != classes || len(h.W) != rows*classes {
 			return nil, fmt.Errorf("head %d is %d x %d; the task's are %d x %d", i, h.D, h.C, rows, classes)
@@ -38,8 +38,8 @@ func (p *Part) made(rows, classes int) (Ensemble, error) {
 	return p.Heads, nil
 }
 
-// Of returns the posterior of which Sample computes only a part. It shares t's results.
-func (t *FMP) Of(p Part) *FMP {
+// Limit returns the posterior of which Sample computes only a part. It shares t's results.
+func (t *FMP) Limit(p SampleRange) *FMP {
 	part := *t
 	part.part = p
 	return &part
@@ -67,7 +67,7 @@ func (t *FMP) claims() (claims, error) {
 		}
 		means := f.means
 		if f.Open {
-			a, err := t.apart()
+			a, err := t.subtract()
 			if err != nil {
 				return c, err
 			}
@@ -103,7 +103,7 @@ func (t *FMP) claimsOf(f *Form, means []*point.Set) (u honesty.Uploads, lambda [
 	if !f.Open {
 		return f.Claims(means)
 	}
-	a, err := t.apart()
+	a, err := t.subtract()
 	if err != nil {
 		return u, nil, err
 	}

@@ -70,7 +70,7 @@ type Result struct {
 // Coordinates map feature rows (n x dx, row-major) to the inputs of the heads (n x their own width), for methods
 // whose predictive is linear in something other than the features.
 type Coordinates interface {
-	Of(ctx context.Context, features []float32) ([]float32, error)
+	Map(ctx context.Context, features []float32) ([]float32, error)
 }
 
 // Rows returns the inputs of the result's heads for the given feature rows.
@@ -78,7 +78,7 @@ func (r *Result) Rows(ctx context.Context, features []float32) ([]float32, error
 	if r.Coordinates == nil {
 		return features, nil
 	}
-	rows, err := r.Coordinates.Of(ctx, features)
+	rows, err := r.Coordinates.Map(ctx, features)
 	if err != nil {
 		return nil, fmt.Errorf("coordinates of the heads: %w", err)
 	}
@@ -88,8 +88,8 @@ func (r *Result) Rows(ctx context.Context, features []float32) ([]float32, error
 // Intervals are a method's own intervals of class probabilities. A method without them uses the quantiles of its heads'
 // probabilities.
 type Intervals interface {
-	// Of returns the ends of intervals of the given level, n x C each, for feature rows (n x dx, row-major).
-	Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error)
+	// Compute returns the ends of intervals of the given level, n x C each, for feature rows (n x dx, row-major).
+	Compute(ctx context.Context, features []float32, level float64) (low, high []float64, err error)
 	// Heads returns the heads whose weights' quantiles are the intervals of the weights.
 	Heads(ctx context.Context) (Ensemble, error)
 }

@@ -17,7 +17,7 @@ type Private interface {
 	K() int
 	Clip() float64
 	Prior() []float64
-	// Heads returns samples heads on the coordinates of Of, given means, variances and latent, samples x classes x k numbers each.
+	// Heads returns samples heads on the coordinates of Map, given means, variances and latent, samples x classes x k numbers each.
 	Heads(ctx context.Context, mean, variance []float64, latent []float32, samples, classes int) ([]Theta, error)
 }
 

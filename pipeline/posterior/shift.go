@@ -18,7 +18,7 @@ import (
 // error of the estimate of its effect. It is nil where no client has an effect. Class means are the posterior's, and the head is the mean
 // of the ensemble's.
 func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts, error) {
-	a, err := t.apart()
+	a, err := t.subtract()
 	if err != nil || !a.effects.Any() || len(e) == 0 || isWide(f, t.in.Samples) {
 		return nil, err
 	}

@@ -30,8 +30,8 @@ const (
 // Conjugate runs a conjugate predictor: uploads of class means, posterior samples in closed form, and the drawn points whose
 // limit these are. It is safe for concurrent use if its engine's sessions are; see [Predictor] on threads.
 type Conjugate struct {
-	// Workers is the number of chunks of feature rows processed at once; 0 means 1. Figures do not depend on it.
-	Workers int
+	// Threads is the number of chunks of feature rows processed at once; 0 means 1. Figures do not depend on it.
+	Threads int
 
 	engine   engine.Engine
 	config   models.ConjugateConfig
@@ -129,7 +129,7 @@ func (c *Conjugate) Close() error {
 	return errors.Join(errs...)
 }
 
-// Graph returns the graph of [Conjugate.Of], features [n, dx] to coordinates [n, k].
+// Graph returns the graph of [Conjugate.Map], features [n, dx] to coordinates [n, k].
 func (c *Conjugate) Graph() *onnx.Model { return c.coordinates }
 
 // LatentSize returns C k, the size of a sample's latent.
@@ -144,8 +144,8 @@ func (c *Conjugate) Compress(ctx context.Context, clients []*point.Set) ([]*poin
 	return out, err
 }
 
-// Of returns the coordinates w R of feature rows, the inputs of the heads.
-func (c *Conjugate) Of(ctx context.Context, features []float32) ([]float32, error) {
+// Map returns the coordinates w R of feature rows, the inputs of the heads.
+func (c *Conjugate) Map(ctx context.Context, features []float32) ([]float32, error) {
 	dx, k := c.config.Dx, c.config.K
 	if len(features)%dx != 0 {
 		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d", len(features), dx)
@@ -164,13 +164,13 @@ func (c *Conjugate) Of(ctx context.Context, features []float32) ([]float32, erro
 }
 
 func (c *Conjugate) chunks(ctx context.Context, n, size int, do func(from, to int) error) error {
-	return chunks(ctx, c.Workers, n, size, do)
+	return chunks(ctx, c.Threads, n, size, do)
 }
 
-// chunks processes n rows, size at a time, on the given number of workers.
-func chunks(ctx context.Context, workers, n, size int, do func(from, to int) error) error {
+// chunks processes n rows, size at a time, on the given number of threads.
+func chunks(ctx context.Context, threads, n, size int, do func(from, to int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(workers, 1))
+	g.SetLimit(max(threads, 1))
 	for from := 0; from < n; from += size {
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
@@ -243,7 +243,7 @@ func (c *Conjugate) project(seen *point.Set) *point.Set {
 }
 
 // Heads returns posterior samples given the pooled uploads, one per latent (samples x C k numbers from N(0, 1)): heads on
-// the coordinates of [Conjugate.Of], in the limit of infinitely many drawn points.
+// the coordinates of [Conjugate.Map], in the limit of infinitely many drawn points.
 func (c *Conjugate) Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
 	if honesty.IsWide(c.config.C, c.config.K) { // class means are pooled already
 		return c.wideHeads(ctx, seen, latent, samples)
@@ -367,7 +367,7 @@ func (c *Conjugate) oddsEnds(ctx context.Context, part *lazy, in map[string]*onn
 	return low, high, err
 }
 
-// IntervalGraph returns the graph of [Conjugate.Of] and [Conjugate.Intervals], features [n, dx] to coordinates [n, k], low and
+// IntervalGraph returns the graph of [Conjugate.Map] and [Conjugate.Intervals], features [n, dx] to coordinates [n, k], low and
 // high [n, C], with all other inputs built in.
 func (c *Conjugate) IntervalGraph(_ context.Context, d Drawn, level float64) (*onnx.Model, error) {
 	in, err := c.intervalInputs(d.Seen, d.Latent, d.Uniform, level)

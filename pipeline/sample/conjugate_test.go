@@ -92,7 +92,7 @@ func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := k.Of(ctx, test.Features)
+	rows, err := k.Map(ctx, test.Features)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestConjugateUploads(t *testing.T) {
 		{"5 numbers", func() error { _, err := k.Mean(ctx, point.New(1, 5, 4)); return err }},
 		{"latent of 3", func() error { _, err := k.Heads(ctx, phi, make([]float32, 3), 1); return err }},
 		{"no uploaded", func() error { _, err := k.Mean(ctx, &point.Set{}); return err }},
-		{"5 feature values", func() error { _, err := k.Of(ctx, make([]float32, 5)); return err }},
+		{"5 feature values", func() error { _, err := k.Map(ctx, make([]float32, 5)); return err }},
 	} {
 		if err := c.run(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v does not say %q", err, c.want)
@@ -232,7 +232,7 @@ func TestConjugateIntervals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := k.Of(ctx, test.Features)
+	rows, err := k.Map(ctx, test.Features)
 	if err != nil {
 		t.Fatal(err)
 	}

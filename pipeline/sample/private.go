@@ -14,8 +14,8 @@ import (
 // Private runs a private predictor: coordinates that clients clip and sum, and heads from class means known through noise. It is
 // safe for concurrent use if its engine's sessions are.
 type Private struct {
-	// Workers is the number of chunks of feature rows processed at once; 0 means 1.
-	Workers int
+	// Threads is the number of chunks of feature rows processed at once; 0 means 1.
+	Threads int
 
 	config      models.PrivateConfig
 	manifest    models.Manifest
@@ -68,7 +68,7 @@ func (p *Private) Close() error {
 // Manifest returns the predictor's manifest.
 func (p *Private) Manifest() models.Manifest { return p.manifest }
 
-// Graph returns the graph of [Private.Of], features [n, dx] to coordinates [n, k].
+// Graph returns the graph of [Private.Map], features [n, dx] to coordinates [n, k].
 func (p *Private) Graph() *onnx.Model { return p.coordinates }
 
 // K returns the number of coordinates.
@@ -80,8 +80,8 @@ func (p *Private) Clip() float64 { return p.clip }
 // Prior returns the variance of class means in each coordinate.
 func (p *Private) Prior() []float64 { return p.prior }
 
-// Of returns the coordinates w R of feature rows, the inputs of the heads.
-func (p *Private) Of(ctx context.Context, features []float32) ([]float32, error) {
+// Map returns the coordinates w R of feature rows, the inputs of the heads.
+func (p *Private) Map(ctx context.Context, features []float32) ([]float32, error) {
 	return p.rows(ctx, models.PrivateCoordinates, features)
 }
 
@@ -97,7 +97,7 @@ func (p *Private) rows(ctx context.Context, part string, features []float32) ([]
 	}
 	n := len(features) / dx
 	out := make([]float32, n*k)
-	return out, chunks(ctx, p.Workers, n, rowChunk, func(from, to int) error {
+	return out, chunks(ctx, p.Threads, n, rowChunk, func(from, to int) error {
 		rows, err := engine.Eval(p.parts[part], map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
 		if err != nil {
 			return fmt.Errorf("private predictor: %w", err)
@@ -107,7 +107,7 @@ func (p *Private) rows(ctx context.Context, part string, features []float32) ([]
 	})
 }
 
-// Heads returns posterior samples, on the coordinates of [Private.Of], given the mean and variance of each class mean in each sample
+// Heads returns posterior samples, on the coordinates of [Private.Map], given the mean and variance of each class mean in each sample
 // and latent from N(0, 1): samples x classes x k numbers each.
 func (p *Private) Heads(ctx context.Context, mean, variance []float64, latent []float32, samples, classes int) ([]erm.Theta, error) {
 	if err := ctx.Err(); err != nil {

@@ -56,9 +56,9 @@ func NewReach(m *onnx.Model, coordinates bool) (*Reach, error) {
 	return r, nil
 }
 
-// Of returns |phi|/r for each point of an upload: below 1 for means of images. For means of coordinates w it is the least norm of any
+// Compute returns |phi|/r for each point of an upload: below 1 for means of images. For means of coordinates w it is the least norm of any
 // phi with phi V = w + m0: |phi|^2 = (w + m0)' (V'V)^-1 (w + m0).
-func (r *Reach) Of(u *point.Set) ([]float64, error) {
+func (r *Reach) Compute(u *point.Set) ([]float64, error) {
 	if u.Dx != r.dx && u.Dx != r.k {
 		return nil, fmt.Errorf("uploaded means of %d numbers; the predictor takes %d or %d", u.Dx, r.k, r.dx)
 	}
@@ -90,7 +90,7 @@ const rounding = 1e-2
 
 // Check returns an error for an upload with a mean that no images can have.
 func (r *Reach) Check(u *point.Set) error {
-	all, err := r.Of(u)
+	all, err := r.Compute(u)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func TestReach(t *testing.T) {
 				t.Errorf("a mean at %v of the radius, of coordinates %v: %v", v.share, coordinates, err)
 			}
 			set.Dx++
-			if _, err := r.Of(set); err == nil {
+			if _, err := r.Compute(set); err == nil {
 				t.Error("means of another width have a reach")
 			}
 		}

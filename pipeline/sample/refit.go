@@ -207,7 +207,7 @@ func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, lat
 	size := f.LatentSize()
 	out := make([]erm.Theta, len(heads))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(f.Workers, 1))
+	g.SetLimit(max(f.Threads, 1))
 	for s, head := range heads {
 		g.Go(func() error {
 			r := rng.New(digest(latent[s*size:(s+1)*size]), "refit")
@@ -254,7 +254,7 @@ func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
 	return q
 }
 
-// Head returns the head on the coordinates of [Conjugate.Of] that a solution of the fit is.
+// Head returns the head on the coordinates of [Conjugate.Map] that a solution of the fit is.
 func (q *Fit) Head(solution erm.Theta) (erm.Theta, error) {
 	theta := erm.Theta{D: solution.D, C: solution.C, W: slices.Clone(solution.W)}
 	weights := mat.NewDense(theta.D-1, theta.C, theta.W[:(theta.D-1)*theta.C])
@@ -407,7 +407,7 @@ func (f *Refit) Intervals(ctx context.Context, d Drawn, features []float32, leve
 	return f.ends(ctx, part, nil, features)
 }
 
-// IntervalGraph returns the graph of [Conjugate.Of] and Intervals, as [Conjugate.IntervalGraph] does.
+// IntervalGraph returns the graph of [Conjugate.Map] and Intervals, as [Conjugate.IntervalGraph] does.
 func (f *Refit) IntervalGraph(ctx context.Context, d Drawn, level float64) (*onnx.Model, error) {
 	width, err := studentWidth(len(d.Uniform), level)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestRefit(t *testing.T) {
 	if d := far(all[1:2], heads(f, seen, latent[size:2*size])); d != 0 {
 		t.Errorf("sample 1 alone differs by %v", d)
 	}
-	k.Workers = 3
+	k.Threads = 3
 	if d := far(all, heads(f, seen, latent)); d != 0 {
 		t.Errorf("on three threads heads differ by %v", d)
 	}
@@ -99,7 +99,7 @@ func TestRefit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := f.Of(ctx, test.Features)
+	rows, err := f.Map(ctx, test.Features)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestRefitLearns(t *testing.T) {
 	}
 	seen := uploaded(t, k, single)
 	testX, testY := draw("test", 1000)
-	at, err := k.Of(ctx, testX)
+	at, err := k.Map(ctx, testX)
 	if err != nil {
 		t.Fatal(err)
 	}

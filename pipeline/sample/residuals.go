@@ -27,7 +27,7 @@ func (f *Refit) Residuals(ctx context.Context, d Drawn, limit erm.Theta, feature
 	if err != nil {
 		return nil, err
 	}
-	rows, err := f.Of(ctx, features)
+	rows, err := f.Map(ctx, features)
 	if err != nil {
 		return nil, err
 	}

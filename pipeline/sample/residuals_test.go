@@ -50,7 +50,7 @@ func TestResiduals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := k.Of(t.Context(), test.Features)
+	rows, err := k.Map(t.Context(), test.Features)
 	if err != nil {
 		t.Fatal(err)
 	}

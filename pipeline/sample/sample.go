@@ -21,7 +21,7 @@ import (
 )
 
 // chunk is how many draws one session call computes: fixed, so that a draw does not depend on the number of
-// workers or of draws.
+// threads or of draws.
 const chunk = 5
 
 // Every point of a draw attends to all others of the draw. Draws of more than wide points are computed in parts of at most wide
@@ -34,12 +34,12 @@ const (
 // Predictor runs a predictor model. It is safe for concurrent use if its engine's sessions are.
 //
 // The outputs of the ONNX Runtime differ in the last bits between numbers of threads per operator. For
-// reproducible figures, create the engine with Threads 1 (engine.Options) and use Workers for
+// reproducible figures, create the engine with one thread (engine.Options) and use Threads for
 // parallelism.
 type Predictor struct {
-	// Workers is the number of chunks of draws computed at once; 0 means 1. More than one needs an engine whose sessions are safe
+	// Threads is the number of chunks of draws computed at once; 0 means 1. More than one needs an engine whose sessions are safe
 	// for concurrent use, as the ONNX Runtime's are. Draws do not depend on it.
-	Workers int
+	Threads int
 
 	session  engine.Session
 	manifest models.Manifest
@@ -128,7 +128,7 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 	points, weights := onnx.NewTensor(seen.Dense().Z, 1, seen.N, dz), onnx.NewTensor(seen.W, 1, seen.N)
 	sets := make([]*point.Set, samples)
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(p.Workers, 1))
+	g.SetLimit(max(p.Threads, 1))
 	each := chunk
 	var by *parts
 	if fresh > wide {

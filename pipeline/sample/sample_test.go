@@ -41,12 +41,12 @@ func seen(n, dx, c int) *point.Set {
 	return s
 }
 
-// TestDrawIsReproducible: neither the number of workers nor that of draws changes a draw by a bit.
+// TestDrawIsReproducible: neither the number of threads nor that of draws changes a draw by a bit.
 func TestDrawIsReproducible(t *testing.T) {
 	const dx, c, fresh, samples = 64, 10, 100, 9
 	s := seen(200, dx, c)
 	one, two := newPredictor(t, dx, c), newPredictor(t, dx, c)
-	two.Workers = 2
+	two.Threads = 2
 	noise, err := one.Noise(rng.New(1, "noise"), samples, fresh)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestDrawIsReproducible(t *testing.T) {
 		t.Fatalf("%d sets, the first of %d points of mass %v", len(want), want[0].N, want[0].Mass())
 	}
 	if !cmp.Equal(want, draw(two, noise, samples)) {
-		t.Error("two workers draw other points than one")
+		t.Error("two threads draw other points than one")
 	}
 	per := len(noise) / samples
 	if !cmp.Equal(want[:3], draw(one, noise[:3*per], 3)) {

@@ -24,7 +24,7 @@ const logReach, minStep, bend = 3.0, 0.01, 0.1
 // Temperature returns the temperature, by which heads are divided, of the largest log-likelihood of labelled rows plus
 // -log(1 + (log T / apart)²): a Cauchy prior about 1. Where apart is +Inf the prior is flat. Of equal temperatures it is the one nearest to
 // 1. The NLL may have several minima in T, so that a grid comes before the search.
-func Temperature(heads []erm.Theta, rows []float32, labels []int, apart float64) Cooled {
+func Temperature(heads []erm.Theta, rows []float32, labels []int, spread float64) Cooled {
 	n, classes := len(labels), heads[0].C
 	k := len(rows) / n
 	logits := make([]float32, len(heads)*n*classes) // less that of the label
@@ -58,7 +58,7 @@ func Temperature(heads []erm.Theta, rows []float32, labels []int, apart float64)
 		}
 		return sum
 	}
-	at := func(u float64) float64 { return likelihood(u) - math.Log1p(u/apart*(u/apart)) }
+	at := func(u float64) float64 { return likelihood(u) - math.Log1p(u/spread*(u/spread)) }
 	out := Cooled{Value: at(0)}
 	for step := logReach / 12; step >= minStep; step /= 5 {
 		from, to := -logReach, logReach

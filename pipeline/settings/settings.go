@@ -56,25 +56,25 @@ type Lister interface {
 	Lists() map[string]func() []string
 }
 
-// suited holds the values of {NAME} in the tag doc: a setting that suits each data set.
-var suited = map[string]func(assets.Suits) string{
-	"classes": func(s assets.Suits) string { return cmp.Or(s.Classes, "all") },
-	"l2":      func(s assets.Suits) string { return strconv.FormatFloat(s.L2, 'g', -1, 64) },
-	"points":  func(s assets.Suits) string { return strconv.Itoa(s.Points) },
-	"fresh":   func(s assets.Suits) string { return strconv.Itoa(s.Fresh) },
+// datasetDefaults holds the values of {NAME} in the tag doc: a setting that suits each data set.
+var datasetDefaults = map[string]func(assets.DatasetDefaults) string{
+	"classes": func(s assets.DatasetDefaults) string { return cmp.Or(s.Classes, "all") },
+	"l2":      func(s assets.DatasetDefaults) string { return strconv.FormatFloat(s.L2, 'g', -1, 64) },
+	"points":  func(s assets.DatasetDefaults) string { return strconv.Itoa(s.Points) },
+	"fresh":   func(s assets.DatasetDefaults) string { return strconv.Itoa(s.Fresh) },
 }
 
 // Default returns a struct of settings with their defaults.
 func Default[T any]() T {
 	var c T
-	for _, s := range Of(&c) {
+	for _, s := range List(&c) {
 		s.reset()
 	}
 	return c
 }
 
-// Of returns the settings of the struct that config points to, in the order of its fields.
-func Of(config any) []Setting {
+// List returns the settings of the struct that config points to, in the order of its fields.
+func List(config any) []Setting {
 	v := reflect.ValueOf(config).Elem()
 	out := slices.Clone(stated(v.Type()))
 	for i := range out {
@@ -95,20 +95,20 @@ func Keys[T any]() []string {
 // Check returns the faults of each setting by itself.
 func Check(config any) []error {
 	var errs []error
-	for _, s := range Of(config) {
+	for _, s := range List(config) {
 		errs = append(errs, s.Check()...)
 	}
 	return errs
 }
 
-// Suit replaces the settings of a struct that are left at 0 by values that suit a data set ([assets.Suits]), and returns the keys that it
+// FillDefaults replaces the settings of a struct that are left at 0 by values that suit a data set ([assets.DatasetDefaults]), and returns the keys that it
 // set. Those that leave names stay.
-func Suit(config any, dataset string, leave ...string) []string {
-	suits := assets.SuitsOf(dataset)
+func FillDefaults(config any, dataset string, leave ...string) []string {
+	suits := assets.DefaultsFor(dataset)
 	values := map[string]any{"dataset.classes": suits.Classes, "erm.l2": suits.L2, "federation.points": suits.Points,
 		"predictor.fresh": suits.Fresh}
 	var keys []string
-	for _, s := range Of(config) {
+	for _, s := range List(config) {
 		value, ok := values[s.Key]
 		if !ok || !s.Value.IsZero() || slices.Contains(leave, s.Key) || reflect.ValueOf(value).IsZero() {
 			continue
@@ -152,7 +152,7 @@ func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string,
 			continue
 		}
 		s := Setting{Key: prefix + name, Doc: f.Tag.Get("doc"), index: index, init: f.Tag.Get("default"), checked: f.Tag.Get("check") != "no"}
-		for what, value := range suited {
+		for what, value := range datasetDefaults {
 			if strings.Contains(s.Doc, "{"+what+"}") {
 				s.Doc = strings.ReplaceAll(s.Doc, "{"+what+"}", assets.BySet(value))
 			}

@@ -156,7 +156,7 @@ func (s *State) sumOf(u *federate.Upload) (*Sum, error) {
 			"state is of %d, %.12s, %d "+
 			"and %d", u.Client, u.Round, u.Model, u.Points.Dx, u.Points.C, s.Round, s.Model, s.Dx, s.C)
 	}
-	return Of(u)
+	return Compute(u)
 }
 
 // numbers returns how many whole numbers the state has.

@@ -52,7 +52,7 @@ func someImages(t testing.TB, r *rand.Rand, name string) images {
 		}
 		im.labels = append(im.labels, y)
 	}
-	means, within, err := moments.Of(im.rows, testK, im.labels, testC, name)
+	means, within, err := moments.Compute(im.rows, testK, im.labels, testC, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestClient(t *testing.T) {
 	var labels []int
 	var curves moments.Curves
 	for _, c := range all {
-		of, err := Of(c.upload)
+		of, err := Compute(c.upload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,11 +336,11 @@ func TestDecodeRefuses(t *testing.T) {
 		"held":               {func(m *statspb.State) { m.Folds[full].Held[0] = 1 << 30 }, "held"},
 		"sums":               {func(m *statspb.State) { m.Folds[full].Sums = m.Folds[full].Sums[16:] }, "sums"},
 		"second":             {func(m *statspb.State) { m.Folds[full].Second = m.Folds[full].Second[16:] }, "second"},
-		"negative mass":      {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Of(-1)) }, "mass"},
-		"no mass":            {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Of(0)) }, "mass"},
-		"masses":             {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Of(1e6)) }, "masses"},
-		"far":                {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Of(1e9)) }, "sum 0 of class"},
-		"negative second":    {func(m *statspb.State) { set(m.Folds[full].Second, 0, whole.Of(-1)) }, "second moment"},
+		"negative mass":      {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(-1)) }, "mass"},
+		"no mass":            {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(0)) }, "mass"},
+		"masses":             {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(1e6)) }, "masses"},
+		"far":                {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Round(1e9)) }, "sum 0 of class"},
+		"negative second":    {func(m *statspb.State) { set(m.Folds[full].Second, 0, whole.Round(-1)) }, "second moment"},
 		"large second":       {func(m *statspb.State) { set(m.Folds[full].Second, 1, whole.Number{High: math.MinInt64}) }, "second moment"},
 		"rows":               {func(m *statspb.State) { m.Folds[full].Rows = 1 << 50 }, "rows"},
 		"no rows":            {func(m *statspb.State) { m.Folds[full].Rows = 0 }, "rows"},

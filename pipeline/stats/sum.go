@@ -46,8 +46,8 @@ type Sum struct {
 // steps are curves in steps below 0.
 type steps [moments.Temperatures]uint64
 
-// Of returns the sum of one upload, of class means or moments. Calibration points count as images.
-func Of(u *federate.Upload) (*Sum, error) {
+// Compute returns the sum of one upload, of class means or moments. Calibration points count as images.
+func Compute(u *federate.Upload) (*Sum, error) {
 	labels := u.Points.Indices()
 	if labels == nil {
 		return nil, fmt.Errorf("stats: the points of client %q are of several classes each, an embedding's: these do not "+
@@ -62,13 +62,13 @@ func Of(u *federate.Upload) (*Sum, error) {
 			to = make([]whole.Number, 1+s.Dx)
 			s.classes[y] = to
 		}
-		to[0].Add(whole.Of(r.mass[i]))
+		to[0].Add(whole.Round(r.mass[i]))
 		for j, v := range r.x[i*s.Dx : (i+1)*s.Dx] {
 			if math.Abs(v) > maxCoordinate {
 				return nil, fmt.Errorf("stats: a coordinate of row %d of client %q is %v; rows that add up have %d at most", i, u.Client, v,
 					maxCoordinate)
 			}
-			to[1+j].Add(whole.Of(r.mass[i] * v))
+			to[1+j].Add(whole.Round(r.mass[i] * v))
 		}
 	}
 	for y, v := range s.classes {
@@ -143,7 +143,7 @@ func (r *rows) second(w *moments.Within) []whole.Number {
 	}
 	out := make([]whole.Number, k*(k+1)/2)
 	triangle(k, func(at, i, j int) {
-		out[at] = whole.Of(scatter[i*k+j] + moments.Dot(weighted[i*n:(i+1)*n], x[j*n:(j+1)*n]))
+		out[at] = whole.Round(scatter[i*k+j] + moments.Dot(weighted[i*n:(i+1)*n], x[j*n:(j+1)*n]))
 	})
 	return out
 }
@@ -151,10 +151,10 @@ func (r *rows) second(w *moments.Within) []whole.Number {
 // triangle does each element of an upper triangle, row by row, on all processors.
 func triangle(k int, do func(at, i, j int)) {
 	var wait sync.WaitGroup
-	workers := runtime.GOMAXPROCS(0)
-	for first := range workers {
+	threads := runtime.GOMAXPROCS(0)
+	for first := range threads {
 		wait.Go(func() {
-			for i := first; i < k; i += workers {
+			for i := first; i < k; i += threads {
 				for j := i; j < k; j++ {
 					do(i*k-i*(i-1)/2+j-i, i, j)
 				}

@@ -84,7 +84,7 @@ func Check(f *pflag.FlagSet, args []string) (release func(), err error) {
 			}
 		}
 	}
-	if err := apart(f, args, outputs); err != nil {
+	if err := distinct(f, args, outputs); err != nil {
 		return nil, err
 	}
 	var there []fs.FileInfo
@@ -108,8 +108,8 @@ func Claim(path string) (release func(), err error) {
 	return regularfile.Guard(there), nil
 }
 
-// apart returns an error where an output is an argument or the value of another flag.
-func apart(f *pflag.FlagSet, args []string, outputs []output) (err error) {
+// distinct returns an error where an output is an argument or the value of another flag.
+func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 	clash := func(what, path string) error {
 		info, failed := os.Stat(path)
 		if failed != nil {

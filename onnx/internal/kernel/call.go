@@ -217,20 +217,20 @@ func (c *Call) pieces(lo, hi, cost int, f func(lo, hi int)) {
 // Parallel calls f on pieces lo <= i < hi of 0..n, where each i costs about `cost` elementary
 // operations. f must treat the items independently: the pieces depend on the number of threads.
 func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
-	workers := int(min(int64(c.env.Threads), int64(n)*int64(max(cost, 1))/minWork))
-	if workers > n {
-		workers = n
+	threads := int(min(int64(c.env.Threads), int64(n)*int64(max(cost, 1))/minWork))
+	if threads > n {
+		threads = n
 	}
-	if workers <= 1 {
+	if threads <= 1 {
 		if n > 0 {
 			c.pieces(0, n, cost, f)
 		}
 		return
 	}
 	var wg sync.WaitGroup
-	panics := make([]any, workers)
-	for w := 0; w < workers; w++ {
-		lo, hi := int(int64(w)*int64(n)/int64(workers)), int(int64(w+1)*int64(n)/int64(workers))
+	panics := make([]any, threads)
+	for w := 0; w < threads; w++ {
+		lo, hi := int(int64(w)*int64(n)/int64(threads)), int(int64(w+1)*int64(n)/int64(threads))
 		wg.Add(1)
 		go func() {
 			defer wg.Done()

@@ -28,8 +28,8 @@ type PairArgs struct {
 
 // DeinterleaveArgs are deinterleave's; N is a multiple of four, and both are above 0.
 type DeinterleaveArgs struct {
-	Even, Odd, Src        *float32
-	Lines, N, Apart, From int
+	Even, Odd, Src         *float32
+	Lines, N, Stride, From int
 }
 
 var (
@@ -83,12 +83,12 @@ func tapSums(dst, src []float32, offsets []int, weights []float32, start float32
 }
 
 // deinterleave sets the first elements of lines of even and odd, that far apart, as deinterleaveGo does, and returns how many of n.
-func deinterleave(lines, n int, even, odd []float32, apart int, src []float32, from int) int {
+func deinterleave(lines, n int, even, odd []float32, stride int, src []float32, from int) int {
 	if n &^= 3; lent == nil || n == 0 || lines == 0 {
 		return 0
 	}
-	_, _, _ = even[(lines-1)*apart+n-1], odd[(lines-1)*apart+n-1], src[(lines-1)*from+2*n-1]
-	deinterleaveArgs = DeinterleaveArgs{Even: &even[0], Odd: &odd[0], Src: &src[0], Lines: lines, N: n, Apart: apart, From: from}
+	_, _, _ = even[(lines-1)*stride+n-1], odd[(lines-1)*stride+n-1], src[(lines-1)*from+2*n-1]
+	deinterleaveArgs = DeinterleaveArgs{Even: &even[0], Odd: &odd[0], Src: &src[0], Lines: lines, N: n, Stride: stride, From: from}
 	lent.Deinterleave(&deinterleaveArgs)
 	return n
 }

@@ -242,7 +242,7 @@ func Load(path string) (*Round, error) {
 	if r.Clients, err = identity.LoadRoster(r.Roster); err != nil {
 		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
-	if err := r.Suits(r.Clients); err != nil {
+	if err := r.CheckRoster(r.Clients); err != nil {
 		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
 	if r.Workers != "" {
@@ -282,8 +282,8 @@ func (r *Round) suitsGraph(path string) error {
 	return nil
 }
 
-// Suits returns an error if a roster has too few clients for the round.
-func (r *Round) Suits(clients *identity.Roster) error {
+// CheckRoster returns an error if a roster has too few clients for the round.
+func (r *Round) CheckRoster(clients *identity.Roster) error {
 	if r.Sets.Groups != "" {
 		_, of, err := conformal.Groups(r.Sets.Groups)
 		if err != nil {

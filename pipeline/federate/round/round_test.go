@@ -107,7 +107,7 @@ func FuzzRound(f *testing.F) {
 // TestGroups: groups of clients are read, and their clients must be on the roster.
 func TestGroups(t *testing.T) {
 	for groups, want := range map[string]string{"north=a": `"a" is not on the roster`, "north": "NAME=CLIENT", "": ""} {
-		err := (&Round{File: File{Sets: Sets{Groups: groups}}}).Suits(&identity.Roster{})
+		err := (&Round{File: File{Sets: Sets{Groups: groups}}}).CheckRoster(&identity.Roster{})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("groups %q: %v; want %q", groups, err, want)
 		}

@@ -186,7 +186,7 @@ func (s *Server) serveLast(ctx context.Context, last store.Version) error {
 // Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks can send no more. The quorum stays as
 // it was when the round opened: a roster that is short, by a fault or for a moment, closes no round.
 func (s *Server) Admit(clients *identity.Roster) error {
-	if err := s.Round.Suits(clients); err != nil {
+	if err := s.Round.CheckRoster(clients); err != nil {
 		return err
 	}
 	s.clients.Store(clients)

@@ -127,7 +127,7 @@ func decodeJob(data []byte) (Job, error) {
 	return j, nil
 }
 
-func encodePart(p pool.Part) ([]byte, error) {
+func encodePart(p pool.SampleRange) ([]byte, error) {
 	m := &workpb.Part{Format: format, Chains: p.Chains, From: uint32(p.From), To: uint32(p.To)}
 	var err error
 	if p.States != nil {
@@ -141,7 +141,7 @@ func encodePart(p pool.Part) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-func decodePart(data []byte) (p pool.Part, err error) {
+func decodePart(data []byte) (p pool.SampleRange, err error) {
 	var m workpb.Part
 	if err := read("part", data, maxInput, &m); err != nil {
 		return p, err
@@ -151,7 +151,7 @@ func decodePart(data []byte) (p pool.Part, err error) {
 		return p, fmt.Errorf("part: format %d, %d to %d; allowed: format %d (programs of one release on both sides), from below to, up to %d",
 			m.Format, m.From, m.To, format, most)
 	}
-	p = pool.Part{Chains: m.Chains, From: int(m.From), To: int(m.To)}
+	p = pool.SampleRange{Chains: m.Chains, From: int(m.From), To: int(m.To)}
 	if m.Honest == nil && m.Probability == nil {
 		return p, nil
 	}

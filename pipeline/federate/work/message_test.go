@@ -20,12 +20,12 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-var examplePart = pool.Part{From: 10, To: 20, States: &honesty.States{Honest: [][]bool{{true, true, false}, {true, true, true}},
+var examplePart = pool.SampleRange{From: 10, To: 20, States: &honesty.States{Honest: [][]bool{{true, true, false}, {true, true, true}},
 	P: []float64{0.25, 0.75}}}
 
 // TestMessages: what is written is read back, bit for bit.
 func TestMessages(t *testing.T) {
-	for _, p := range []pool.Part{{Chains: true, To: 3}, {From: 10, To: 20}, examplePart} {
+	for _, p := range []pool.SampleRange{{Chains: true, To: 3}, {From: 10, To: 20}, examplePart} {
 		data, err := encodePart(p)
 		if err != nil {
 			t.Fatal(err)

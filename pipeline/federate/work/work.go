@@ -107,7 +107,7 @@ func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models, o po
 }
 
 // Do distributes parts of the sampling of uploads to workers and waits for all of them. The pieces are in the order of the parts.
-func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.Part) ([]*pool.Piece, error) {
+func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.SampleRange) ([]*pool.Piece, error) {
 	members := make([]store.Member, len(uploads))
 	for i, u := range uploads {
 		members[i] = store.Member{Client: u.Client, Upload: u.Digest}
@@ -258,7 +258,7 @@ type Worker struct {
 
 // Sampler does parts of a sampling; see [pool.Sampling].
 type Sampler interface {
-	Do(ctx context.Context, p pool.Part) (*pool.Piece, error)
+	Do(ctx context.Context, p pool.SampleRange) (*pool.Piece, error)
 	Close()
 }
 

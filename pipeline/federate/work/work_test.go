@@ -71,7 +71,7 @@ type sampler struct {
 	do    func(ctx context.Context) error
 }
 
-func (s *sampler) Do(ctx context.Context, p pool.Part) (*pool.Piece, error) {
+func (s *sampler) Do(ctx context.Context, p pool.SampleRange) (*pool.Piece, error) {
 	if err := s.do(ctx); err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func TestRedelivered(t *testing.T) {
 		err    error
 	}
 	states := &honesty.States{Honest: [][]bool{{true, true}, {true, false}}, P: []float64{0.125, 0.875}}
-	parts := []pool.Part{{From: 0, To: 3, States: states}, {From: 3, To: 5, States: states}, {From: 5, To: 7, States: states}}
+	parts := []pool.SampleRange{{From: 0, To: 3, States: states}, {From: 3, To: 5, States: states}, {From: 5, To: 7, States: states}}
 	answers := make(chan answer, 1)
 	go func() {
 		made, err := q.Do(ctx, uploads, parts)

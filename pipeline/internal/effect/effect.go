@@ -96,8 +96,8 @@ func (e *Effects) Left(m int) Law {
 // least bounds precisions.
 const least = 1e-9
 
-// Apart returns clients' class means less their effects, plus a further shift where that is not nil.
-func (e *Effects) Apart(sets []*point.Set, plus []float64) []*point.Set {
+// Subtract returns clients' class means less their effects, plus a further shift where that is not nil.
+func (e *Effects) Subtract(sets []*point.Set, plus []float64) []*point.Set {
 	out := slices.Clone(sets)
 	for m, set := range sets {
 		b := make([]float64, set.Dx)
@@ -135,10 +135,10 @@ type cell struct {
 	x     []float64
 }
 
-// Of estimates the effects of clients' class means, with their numbers of images as weights. white [dx, k] maps differences of class means
+// Estimate estimates the effects of clients' class means, with their numbers of images as weights. white [dx, k] maps differences of class means
 // to coordinates in which the covariance within classes is I, back [k, dx] maps these to differences of class means. It returns nil
 // where no client has an effect.
-func Of(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
+func Estimate(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 	if len(sets) < 3 { // with two it cannot be told which of them is shifted
 		return nil, nil
 	}
@@ -456,7 +456,7 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 	}
 	d.free = (d.cells - 1) * k
 	d.statistic = (d.r0 - d.r1) / k / (d.r1 / d.free)
-	d.apart(rows, refs, weights, spread)
+	d.separate(rows, refs, weights, spread)
 	d.rows, d.weights = rows, weights
 	return d
 }
@@ -484,9 +484,9 @@ func (d *difference) effect(tail float64) (b []float64, share float64) {
 	return d.mean, 1 / max(1, d.noise/d.free)
 }
 
-// apart sets the sums that tell how far apart the client's classes lie, given their differences about their mean, the others' means and the
+// separate sets the sums that tell how far apart the client's classes lie, given their differences about their mean, the others' means and the
 // variances of these.
-func (d *difference) apart(off, refs [][]float64, weights, spread []float64) {
+func (d *difference) separate(off, refs [][]float64, weights, spread []float64) {
 	k, total := float64(len(refs[0])), floats.Sum(weights)
 	centre := make([]float64, len(refs[0]))
 	for i, a := range weights {

@@ -90,7 +90,7 @@ func TestEffects(t *testing.T) {
 		r := rng.New(uint64(i), "effects")
 		white, back := maps(t, r)
 		sets := round(r, back, all, func(m, _ int) []float64 { return camera(m) })
-		e, err := Of(sets, white, back)
+		e, err := Estimate(sets, white, back)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestEffects(t *testing.T) {
 			if e.Size[m] < 2 || e.Size[m] > 4 {
 				t.Errorf("round %d: the effect of client %d has length %.2f; want about 3", i, m, e.Size[m])
 			}
-			apart := e.Apart(sets, nil)[m]
+			apart := e.Subtract(sets, nil)[m]
 			for j := range dx {
 				if got, want := float64(apart.Row(0)[j]), float64(sets[m].Row(0)[j])-b[j]; math.Abs(got-want) > 1e-4*(1+math.Abs(want)) {
 					t.Fatalf("round %d: class mean %v less its effect is %v", i, want, got)
@@ -196,7 +196,7 @@ func TestNoEffect(t *testing.T) {
 					copy(s.Row(i)[:dx], s.Row(0)[:dx])
 				}
 			}
-			e, err := Of(sets, white, back)
+			e, err := Estimate(sets, white, back)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +239,7 @@ func TestMostDiffer(t *testing.T) {
 				shift[m][0], shift[m][1] = 1.5*r.NormFloat64(), 1.5*r.NormFloat64()
 			}
 			sets := round(r, back, held, func(m, _ int) []float64 { return shift[m] })
-			e, err := Of(sets, white, back)
+			e, err := Estimate(sets, white, back)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -345,7 +345,7 @@ func TestNoneIn(t *testing.T) {
 			}
 		}
 	}
-	if e, err := Of(sets, white, white); e != nil || err != nil {
+	if e, err := Estimate(sets, white, white); e != nil || err != nil {
 		t.Errorf("effects %+v, error %v", e, err)
 	}
 }

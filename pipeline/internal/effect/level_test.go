@@ -42,7 +42,7 @@ func TestLevel(t *testing.T) {
 						}
 						sets = append(sets, s)
 					}
-					e, err := Of(sets, one, one)
+					e, err := Estimate(sets, one, one)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -208,7 +208,7 @@ func TestNear(t *testing.T) {
 				*at = float32(mean[j] + c.nearer*(float64(*at)-mean[j]) + far.AtVec(j))
 			}
 		}
-		e, err := Of(sets, white, back)
+		e, err := Estimate(sets, white, back)
 		if err != nil || e == nil {
 			t.Fatalf("%s: %v, %v", name, e, err)
 		}

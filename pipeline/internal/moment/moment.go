@@ -18,8 +18,8 @@ type Classes struct {
 	Rest *mat.Dense
 }
 
-// Of computes moments. Classes need not be equally frequent; a class with fewer than least rows is an error.
-func Of(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
+// Compute computes moments. Classes need not be equally frequent; a class with fewer than least rows is an error.
+func Compute(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 	n, k := rows.Dims()
 	m := &Classes{Centre: make([]float64, k), Rest: mat.NewDense(n, k, nil)}
 	var err error

@@ -26,7 +26,7 @@ func TestOf(t *testing.T) {
 		}
 	}
 	rows := Rows(values, k)
-	m, err := Of(rows, labels, c, 2)
+	m, err := Compute(rows, labels, c, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestErrors(t *testing.T) {
 		{[]int{0, 1, 0}, 2, 0, "3 labels"}, {[]int{0, 0, 0, 0}, 1, 0, "two classes"}, {[]int{0, 1, 2, 3}, 4, 0, "more rows than classes"},
 		{[]int{0, 1, 0, 2}, 2, 0, "label 2 of row 3"}, {[]int{0, 1, 0, -1}, 2, 0, "label -1"}, {[]int{0, 0, 0, 1}, 2, 2, "class 1 has 1 rows"},
 	} {
-		if _, err := Of(rows, x.labels, x.c, x.least); err == nil || !strings.Contains(err.Error(), x.want) {
+		if _, err := Compute(rows, x.labels, x.c, x.least); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%v of %d: error %v does not say %q", x.labels, x.c, err, x.want)
 		}
 	}

@@ -55,9 +55,9 @@ const block = 160
 
 // rows calls do for all of n rows, divided among processors where the work is large.
 func rows(n, work int, do func(from, to int)) {
-	workers := 1
+	threads := 1
 	if work >= together {
-		workers = min(runtime.GOMAXPROCS(0), (n+block-1)/block)
+		threads = min(runtime.GOMAXPROCS(0), (n+block-1)/block)
 	}
 	var wg sync.WaitGroup
 	next := make(chan int, (n+block-1)/block)
@@ -65,7 +65,7 @@ func rows(n, work int, do func(from, to int)) {
 		next <- from
 	}
 	close(next)
-	for range workers {
+	for range threads {
 		wg.Go(func() {
 			for from := range next {
 				do(from, min(from+block, n))

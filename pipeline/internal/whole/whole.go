@@ -22,8 +22,8 @@ const (
 	Step = 1.0 / (1 << 40)
 )
 
-// Of rounds a number to steps; its size is at most 2^86.
-func Of(v float64) Number {
+// Round rounds a number to steps; its size is at most 2^86.
+func Round(v float64) Number {
 	size := math.RoundToEven(math.Abs(v) / Step)
 	const top = 1 << 64
 	high := math.Floor(size / top)

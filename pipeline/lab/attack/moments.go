@@ -90,7 +90,7 @@ func newMomentsBench(ctx context.Context, p *experiment.Prepared, o Options) (b 
 	if o.Test > 0 && o.Test < len(b.labels) {
 		b.labels = b.labels[:o.Test]
 	}
-	b.rows, err = p.Tools.Embedded.Of(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
+	b.rows, err = p.Tools.Embedded.Map(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
 	return b, err
 }
 

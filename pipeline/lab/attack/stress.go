@@ -69,9 +69,9 @@ func newBench(ctx context.Context, p *experiment.Prepared, o Options) (*bench, e
 // of maps feature rows to the coordinates of heads and uploads.
 func (b *bench) of(ctx context.Context, features []float32) ([]float32, error) {
 	if b.white != nil {
-		return b.p.Tools.Open.Of(ctx, features)
+		return b.p.Tools.Open.Map(ctx, features)
 	}
-	return b.k.Of(ctx, features)
+	return b.k.Map(ctx, features)
 }
 
 // partition returns the images that each client of a repeat holds.

@@ -89,7 +89,7 @@ func RunExtractor(ctx context.Context, p *experiment.Prepared, o Options) ([]Lea
 		}
 		approvals := &client.Memory{}
 		if k.asked {
-			if err := approvals.Add(cl.Apart.Extractor, client.Files); err != nil {
+			if err := approvals.Add(cl.Parsed.Extractor, client.Files); err != nil {
 				return nil, err
 			}
 		}

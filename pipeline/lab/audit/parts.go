@@ -59,10 +59,10 @@ var budgets = []struct{ bytes, k int }{{2 << 20, 0}, {64 << 10, 325}, {6 << 10, 
 func spacesOf(p *experiment.Prepared) []space {
 	var out []space
 	if k := p.Tools.Conjugate; k != nil {
-		out = append(out, space{of: k.Of})
+		out = append(out, space{of: k.Map})
 	}
 	if k := p.Tools.Open; k != nil {
-		out = append(out, space{of: k.Of})
+		out = append(out, space{of: k.Map})
 	}
 	e := p.Tools.Embedded
 	if e == nil {
@@ -70,11 +70,11 @@ func spacesOf(p *experiment.Prepared) []space {
 	}
 	for _, b := range budgets {
 		if b.k == 0 {
-			out = append(out, space{of: e.Of, bytes: b.bytes})
+			out = append(out, space{of: e.Map, bytes: b.bytes})
 		} else if b.k < e.Dx() {
 			basis := moment.Rows(discriminant.RandomBasis(e.Dx(), b.k, p.Config.Seed).F32(), b.k)
 			out = append(out, space{bytes: b.bytes, of: func(ctx context.Context, features []float32) ([]float32, error) {
-				rows, err := e.Of(ctx, features)
+				rows, err := e.Map(ctx, features)
 				if err != nil {
 					return nil, err
 				}
@@ -159,7 +159,7 @@ func newAttacked(rows, test *labelled, c, bytes int) (*attacked, error) {
 	if a.bank, err = task.NewBank(halves[0].rows, a.k, halves[0].labels, c); err != nil {
 		return nil, err
 	}
-	known, err := moment.Of(moment.Rows(halves[1].rows, a.k), halves[1].labels, c, 2)
+	known, err := moment.Compute(moment.Rows(halves[1].rows, a.k), halves[1].labels, c, 2)
 	if err != nil {
 		return nil, fmt.Errorf("audit: the attacker's half of the images: %w", err)
 	}
@@ -279,7 +279,7 @@ func (a *attacked) uploads(x []float32, labels []int, key string, calibrate int)
 			Within: w, Calibration: points}, parts, members})
 	}
 	if a.bytes > 0 {
-		means, within, err := moments.Of(x, a.k, labels, a.c, key)
+		means, within, err := moments.Compute(x, a.k, labels, a.c, key)
 		if err != nil {
 			return nil, err
 		}

@@ -66,7 +66,7 @@ func (c *Classes) Train(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := meta.ConjugateConfig{Config: meta.Config{Engine: c.Engine, Workers: 1, Corpus: bank, Steps: c.Steps, Seed: 1}}
+	o := meta.ConjugateConfig{Config: meta.Config{Engine: c.Engine, Threads: 1, Corpus: bank, Steps: c.Steps, Seed: 1}}
 	o.Steps = cmp.Or(o.Steps, 300)
 	m, err := meta.TrainConjugate(ctx, o)
 	if err != nil {

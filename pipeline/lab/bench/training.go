@@ -136,7 +136,7 @@ func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config, run fun
 	if err != nil {
 		return nil, err
 	}
-	c.Engine, c.Corpus, c.Workers, c.L2, c.Batch, c.Steps = b.Engine, corpus, 1, penalty, taskBatch, steps+1
+	c.Engine, c.Corpus, c.Threads, c.L2, c.Batch, c.Steps = b.Engine, corpus, 1, penalty, taskBatch, steps+1
 	ours := Contender{Name: "fmp, on " + b.Engine.Name(), Once: func() (time.Duration, error) {
 		var first, last time.Duration
 		c.Progress = func(p train.Progress) {

@@ -51,9 +51,9 @@ var Scores = append(slices.Clone(conformal.Scores), Randomised)
 // scores returns the score k of every class of an image with probabilities p, and u.
 func scores(k conformal.Score, p []float32, u float32) []float32 {
 	if k != Randomised {
-		return k.Of(p)
+		return k.Compute(p)
 	}
-	out := conformal.Adaptive.Of(p)
+	out := conformal.Adaptive.Compute(p)
 	for c, v := range p {
 		out[c] += (1 - u) * v
 	}

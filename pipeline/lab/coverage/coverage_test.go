@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 // score without u is.
 func TestRandomised(t *testing.T) {
 	p := []float32{0.2, 0.7, 0.1}
-	got, adaptive := scores(Randomised, p, 0.5), conformal.Adaptive.Of(p)
+	got, adaptive := scores(Randomised, p, 0.5), conformal.Adaptive.Compute(p)
 	for c, want := range []float32{0.2, 0.65, 0.05} {
 		if math.Abs(float64(got[c]-want)) > 1e-6 || math.Abs(float64(scores(Randomised, p, 1)[c]-adaptive[c])) > 1e-6 {
 			t.Errorf("class %d: %v; want %v; with u of 1 %v, adaptive %v", c, got[c], want, scores(Randomised, p, 1)[c], adaptive[c])

@@ -176,7 +176,7 @@ func (b *bench) embedded(ctx context.Context, features []float32) ([]float32, er
 	if e == nil {
 		return features, nil
 	}
-	rows, err := e.Of(ctx, features)
+	rows, err := e.Map(ctx, features)
 	for i := range rows {
 		rows[i] *= float32(math.Sqrt(float64(b.dx)))
 	}

@@ -24,7 +24,7 @@ const protocolCalibrated = "calibrated"
 // embed returns rows as FMP's clients embed them, times the root of their size, so that a penalty has about its strength on standardised
 // features.
 func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error) {
-	rows, err := k.Embedded.Of(ctx, features)
+	rows, err := k.Embedded.Map(ctx, features)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (r *running) calibrate(ctx context.Context, clients []*point.Set, stream st
 	out := &calibrated{}
 	for m, set := range clients {
 		h, labels := set.Labelled()
-		rows, err := r.tools.Embedded.Of(ctx, h)
+		rows, err := r.tools.Embedded.Map(ctx, h)
 		if err != nil {
 			return nil, err
 		}

@@ -103,13 +103,13 @@ type Output struct {
 	Dir string `yaml:"dir" json:"dir" default:"" doc:"run directory; empty means runs/DATASET-DIGEST, which the settings decide"`
 }
 
-// Suit replaces the settings left at 0 by values that suit the data set ([assets.Suits]), dataset.classes only in closed
+// FillDefaults replaces the settings left at 0 by values that suit the data set ([assets.DatasetDefaults]), dataset.classes only in closed
 // scope, and returns the keys that it set.
-func (c *Config) Suit() []string {
+func (c *Config) FillDefaults() []string {
 	if c.OpenScope() {
-		return settings.Suit(c, c.Dataset.Name, "dataset.classes")
+		return settings.FillDefaults(c, c.Dataset.Name, "dataset.classes")
 	}
-	return settings.Suit(c, c.Dataset.Name)
+	return settings.FillDefaults(c, c.Dataset.Name)
 }
 
 // Validate checks every setting, by its tags and together with the others. It returns all violations, joined, or nil.

@@ -81,7 +81,7 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-func TestSuit(t *testing.T) {
+func TestFillDefaults(t *testing.T) {
 	for _, x := range []struct {
 		dataset       string
 		l2            float64
@@ -91,18 +91,18 @@ func TestSuit(t *testing.T) {
 		{"/my/images", 3, 20, 100, ""}} {
 		c := Default()
 		c.Dataset.Name = x.dataset
-		if keys := c.Suit(); len(keys) < 3 || c.Dataset.Classes != x.classes || c.ERM.L2 != x.l2 || c.Federation.Points != x.points ||
+		if keys := c.FillDefaults(); len(keys) < 3 || c.Dataset.Classes != x.classes || c.ERM.L2 != x.l2 || c.Federation.Points != x.points ||
 			c.Predictor.Fresh != x.fresh {
 			t.Errorf("%s: %v set to %g, %d and %d; want %g, %d and %d", x.dataset, keys, c.ERM.L2, c.Federation.Points, c.Predictor.Fresh, x.l2,
 				x.points, x.fresh)
 		}
-		if keys := c.Suit(); keys != nil {
+		if keys := c.FillDefaults(); keys != nil {
 			t.Errorf("%s: a second call changed %v", x.dataset, keys)
 		}
 	}
 	c := Default()
 	c.ERM.L2, c.Federation.Points, c.Predictor.Fresh = 7, 8, 9
-	if keys := c.Suit(); keys != nil || c.ERM.L2 != 7 || c.Federation.Points != 8 || c.Predictor.Fresh != 9 {
+	if keys := c.FillDefaults(); keys != nil || c.ERM.L2 != 7 || c.Federation.Points != 8 || c.Predictor.Fresh != 9 {
 		t.Errorf("settings that were given changed: %v", keys)
 	}
 }

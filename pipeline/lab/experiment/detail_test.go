@@ -16,7 +16,7 @@ import (
 func inspected(t *testing.T, c *Config, d *Data, path string) *Detail {
 	t.Helper()
 	c.Federation.Partition = "homogeneous"
-	c.Suit()
+	c.FillDefaults()
 	im := &dataset.Images{N: 60, H: 2, W: 3, Ch: 3, Pix: make([]uint8, 60*2*3*3)}
 	for i := range im.N {
 		im.At(i)[0] = uint8(i)

@@ -66,7 +66,7 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 // Prepare is [Prepare] for a run that may share its data with others: the clients' part must have enough images for its clients.
 func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared,
 	error) {
-	c.Suit()
+	c.FillDefaults()
 	return s.prepare(ctx, c, eng, progress, versions, c.Federation.Clients*c.Federation.Points)
 }
 
@@ -76,7 +76,7 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	if progress == nil {
 		progress = func(Step) {}
 	}
-	c.Suit()
+	c.FillDefaults()
 	l, err := s.load(c, func() (l *loaded, err error) {
 		err = s.Do(ctx, c.threads(), func() error {
 			l, err = load(ctx, c, eng, progress)
@@ -354,7 +354,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 			return f, err
 		}
 		p.close = append(p.close, k.Close)
-		k.Workers = c.threads()
+		k.Threads = c.threads()
 		p.Tools.Conjugate = k
 		return f, nil
 	}
@@ -409,7 +409,7 @@ func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) 
 		return f, err
 	}
 	p.close = append(p.close, v.Close)
-	v.Workers = c.threads()
+	v.Threads = c.threads()
 	p.Private, p.Tools.Private = m, v
 	return f, nil
 }

@@ -163,7 +163,7 @@ type running struct {
 // stream named after its task, so the results depend neither on the order nor on the number of threads. Cancelling ctx stops before the
 // next method; finished cells stay in the directory.
 func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, progress Progress) ([]Record, error) {
-	c.Suit()
+	c.FillDefaults()
 	cells, err := Cells(&c)
 	if err != nil {
 		return nil, err
@@ -222,12 +222,12 @@ func (r *running) cells(ctx context.Context, cells []Cell) error {
 			q.groups = append(q.groups, g)
 		}
 	}
-	var workers int
-	workers, r.inner = r.tools.Shared.plan(r.threads(), count.total-count.done)
-	r.alone = workers == 1 && (r.tools.Shared == nil || r.tools.Shared.runs == 1)
+	var runs int
+	runs, r.inner = r.tools.Shared.plan(r.threads(), count.total-count.done)
+	r.alone = runs == 1 && (r.tools.Shared == nil || r.tools.Shared.runs == 1)
 	count.report()
 	g, ctx := errgroup.WithContext(ctx)
-	for range workers {
+	for range runs {
 		g.Go(func() error {
 			var own *group
 			for {
@@ -439,12 +439,12 @@ func (k Tools) Moments(ctx context.Context, clients []*point.Set, stream string)
 	var out []discriminant.Client
 	for m, set := range clients {
 		h, labels := set.Labelled()
-		rows, err := k.Embedded.Of(ctx, h)
+		rows, err := k.Embedded.Map(ctx, h)
 		if err != nil {
 			return nil, err
 		}
 		var u discriminant.Client
-		if u.Means, u.Within, err = moments.Of(rows, len(rows)/len(labels), labels, set.C, momentsKey(stream, m)); err != nil {
+		if u.Means, u.Within, err = moments.Compute(rows, len(rows)/len(labels), labels, set.C, momentsKey(stream, m)); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
 		if u.Curves, err = moments.CurvesOf(rows, len(rows)/len(labels), labels, set.C, stream); err != nil {

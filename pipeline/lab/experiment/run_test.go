@@ -264,7 +264,7 @@ func TestRunFiguresMakeSense(t *testing.T) {
 	c, d := small(), clusters(t, 4, 6, 300, 400)
 	c.Federation.Partition = "homogeneous"
 	c.Protocol = "both"
-	c.Suit()
+	c.FillDefaults()
 	dir := t.TempDir()
 	rs, err := execute(t, t.Context(), c, d, dir, nil)
 	if err != nil {

@@ -84,13 +84,13 @@ func (s *Shared) Do(ctx context.Context, n int, do func() error) error {
 
 // plan distributes a run's threads over n pieces of work: how many run at the same time, and with how many
 // threads each.
-func (s *Shared) plan(threads, n int) (workers, inner int) {
-	workers = max(1, min(threads, n))
-	inner = threads / workers
+func (s *Shared) plan(threads, n int) (at, inner int) {
+	at = max(1, min(threads, n))
+	inner = threads / at
 	if s != nil {
 		inner /= s.runs // the other runs use these threads
 	}
-	return workers, max(1, inner)
+	return at, max(1, inner)
 }
 
 // load calls make, or returns its result for another run of the same data.
@@ -115,7 +115,7 @@ func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 
 // dataKey identifies the settings that decide feature rows and their parts.
 func dataKey(c Config) (string, error) {
-	c.Suit()
+	c.FillDefaults()
 	c.Scores.Coverage, c.Scores.Hindsight = false, false
 	if len(c.Scores.Other)+len(c.Scores.Domains) == 0 && !c.Scores.Corruptions {
 		c.Seed = 0 // the data do not depend on the seed

@@ -91,20 +91,20 @@ type Domain struct {
 const Rotation = "rotation"
 
 // of returns the domain's images, made of test or read, in random order where a file may hold them by class, and a data set's digest.
-func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset, test *dataset.Part) (*dataset.Part, string, error) {
+func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset, test *dataset.Labelled) (*dataset.Labelled, string, error) {
 	switch {
 	case d.Kind == Rotation:
 		images, err := corrupt.Rotated(&test.Images, d.Severity)
 		if err != nil {
 			return nil, "", err
 		}
-		return &dataset.Part{Images: *images, Labels: test.Labels}, "", nil
+		return &dataset.Labelled{Images: *images, Labels: test.Labels}, "", nil
 	case d.Severity > 0:
 		images, err := corrupt.Apply(&test.Images, d.Kind, d.Severity, rng.New(c.Seed, "corruption", d.Kind, d.Severity))
 		if err != nil {
 			return nil, "", err
 		}
-		return &dataset.Part{Images: *images, Labels: test.Labels}, "", nil
+		return &dataset.Labelled{Images: *images, Labels: test.Labels}, "", nil
 	}
 	other := ds
 	if d.Kind != ds.Name {
@@ -125,11 +125,11 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset, test *dat
 	if err != nil {
 		return nil, "", err
 	}
-	return &dataset.Part{Images: *corrupt.Shaped(&some.Images, &test.Images), Labels: some.Labels}, other.Digest, nil
+	return &dataset.Labelled{Images: *corrupt.Shaped(&some.Images, &test.Images), Labels: some.Labels}, other.Digest, nil
 }
 
 // inMemory returns images of a part with their pixels.
-func inMemory(ctx context.Context, p *dataset.Part, idx []int) (*dataset.Part, error) {
+func inMemory(ctx context.Context, p *dataset.Labelled, idx []int) (*dataset.Labelled, error) {
 	some, err := p.Subset(idx)
 	if err != nil {
 		return nil, err

@@ -100,12 +100,12 @@ func (r *running) tune(ctx context.Context) (*Tuned, error) {
 	if r.data.Corpus == nil {
 		return nil, fmt.Errorf("tuning: this data set has no meta-training corpus: set dataset.splits.corpus above 0 or protocol to shared")
 	}
-	workers, inner := r.tools.Shared.plan(r.threads(), len(u.choices)-u.count.done)
+	fits, inner := r.tools.Shared.plan(r.threads(), len(u.choices)-u.count.done)
 	u.count.report()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(workers)
+	g.SetLimit(fits)
 	for pi, p := range u.partitions {
 		if len(u.missing[pi]) == 0 {
 			continue

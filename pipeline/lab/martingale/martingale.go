@@ -130,7 +130,7 @@ func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*
 	}
 	m := &posterior.Martingale{Drawer: p.Tools.Drawer, Samples: o.Paths, Fresh: o.Batches * o.Batch, Seed: o.Seed,
 		Stream: fmt.Sprint("martingale/", repeat), Threads: o.Threads}
-	e, err := m.Posterior(ctx, "samples", seen, posterior.Fit{L2: o.L2, Tolerance: 1e-9}, posterior.Part{}, "samples")
+	e, err := m.Posterior(ctx, "samples", seen, posterior.Fit{L2: o.L2, Tolerance: 1e-9}, posterior.SampleRange{}, "samples")
 	if err != nil {
 		return nil, err
 	}

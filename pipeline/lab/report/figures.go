@@ -466,9 +466,9 @@ func span(ms []sampled, l int) (lo, hi float64) {
 	return lo, hi
 }
 
-// apart splits methods into those that can be drawn together with FMP and MP, and those that would stretch the range
+// split splits methods into those that can be drawn together with FMP and MP, and those that would stretch the range
 // of some panel to more than three times the range of FMP and MP.
-func apart(ms []sampled, panels int) (near, far []sampled) {
+func split(ms []sampled, panels int) (near, far []sampled) {
 	of := func(names ...string) (out []sampled) {
 		for _, m := range ms {
 			if slices.Contains(names, m.row.Method) {
@@ -518,7 +518,7 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	for _, p := range most {
 		ticks = append(ticks, plot.Tick{Value: p.X, Label: fmt.Sprint(p.X)})
 	}
-	near, far := apart(all, len(titles))
+	near, far := split(all, len(titles))
 	var plots [][]*plot.Plot
 	lines := 0 // lines of the longest legend
 	for _, ms := range [][]sampled{near, far} {

@@ -10,7 +10,7 @@ import (
 // squares are coordinates for a test: every feature, and its square behind them all.
 type squares struct{ dx int }
 
-func (s squares) Of(_ context.Context, features []float32) ([]float32, error) {
+func (s squares) Map(_ context.Context, features []float32) ([]float32, error) {
 	var out []float32
 	for i := 0; i < len(features); i += s.dx {
 		row := features[i : i+s.dx]

@@ -40,7 +40,7 @@ func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error)
 	if dx < 1 || len(labels) == 0 || len(features) != len(labels)*dx {
 		return nil, fmt.Errorf("corpus: %d numbers and %d labels of dx %d; want dx numbers a label", len(features), len(labels), dx)
 	}
-	m, err := moment.Of(moment.Rows(features, dx), labels, c, 1)
+	m, err := moment.Compute(moment.Rows(features, dx), labels, c, 1)
 	if err != nil {
 		return nil, fmt.Errorf("corpus: %w", err)
 	}
@@ -177,12 +177,12 @@ func (c *Corpus) moments(ctx context.Context, at *posterior.Embedded) (*discrimi
 				features, labels = append(features, c.Features[i*c.Dx:(i+1)*c.Dx]...), append(labels, c.Labels[i])
 			}
 		}
-		rows, err := at.Of(ctx, features)
+		rows, err := at.Map(ctx, features)
 		if err != nil {
 			return nil, err
 		}
 		u := new(discriminant.Client)
-		u.Means, u.Within, err = moments.Of(rows, len(rows)/len(labels), labels, c.C, "corpus")
+		u.Means, u.Within, err = moments.Compute(rows, len(rows)/len(labels), labels, c.C, "corpus")
 		return u, err
 	})
 }

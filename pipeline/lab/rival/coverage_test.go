@@ -22,7 +22,7 @@ type everything struct {
 
 func (e everything) Heads(context.Context) (posterior.Ensemble, error) { return e.heads, nil }
 
-func (e everything) Of(_ context.Context, features []float32, _ float64) (low, high []float64, err error) {
+func (e everything) Compute(_ context.Context, features []float32, _ float64) (low, high []float64, err error) {
 	low, high = make([]float64, len(features)/5*3), make([]float64, len(features)/5*3)
 	for i := range high {
 		if high[i] = 1; !e.held {
@@ -111,8 +111,8 @@ func TestCoverage(t *testing.T) {
 // upTo is an Intervals of 0 to a half.
 type upTo struct{ everything }
 
-func (u upTo) Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
-	low, high, err = u.everything.Of(ctx, features, level)
+func (u upTo) Compute(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
+	low, high, err = u.everything.Compute(ctx, features, level)
 	for i := range high {
 		high[i] = 0.5
 	}

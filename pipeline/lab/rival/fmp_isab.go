@@ -15,6 +15,6 @@ var fmpISAB = method{
 		if len(t.in.Uploads) == 0 {
 			return nil, errNoUploads
 		}
-		return t.drawn.Uploads(ctx, t.in.Uploads, posterior.Fit{L2: s.L2, Tolerance: s.Tolerance}, posterior.Part{})
+		return t.drawn.Uploads(ctx, t.in.Uploads, posterior.Fit{L2: s.L2, Tolerance: s.Tolerance}, posterior.SampleRange{})
 	},
 }

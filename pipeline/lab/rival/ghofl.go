@@ -176,7 +176,7 @@ func (p *products) set(s *point.Set) *point.Set {
 	return out
 }
 
-func (p *products) Of(_ context.Context, features []float32) ([]float32, error) {
+func (p *products) Map(_ context.Context, features []float32) ([]float32, error) {
 	n := len(features) / p.dx
 	out := make([]float32, 0, n*(p.d*(p.d+1)/2+p.d))
 	x := make([]float64, p.d)

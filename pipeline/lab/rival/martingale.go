@@ -11,7 +11,7 @@ import (
 
 // martingale returns the martingale posterior given seen; see [posterior.Martingale].
 func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Settings, stream ...any) (posterior.Ensemble, error) {
-	return t.drawn.Posterior(ctx, key, seen, posterior.Fit{L2: s.L2, Tolerance: s.Tolerance}, posterior.Part{}, stream...)
+	return t.drawn.Posterior(ctx, key, seen, posterior.Fit{L2: s.L2, Tolerance: s.Tolerance}, posterior.SampleRange{}, stream...)
 }
 
 // localMartingales returns the martingale posteriors of the clients' own points, one ensemble per client.

@@ -45,7 +45,7 @@ var plda = method{
 // latentSquares are the coordinates (u^2, u).
 type latentSquares latent
 
-func (l *latentSquares) Of(_ context.Context, features []float32) ([]float32, error) {
+func (l *latentSquares) Map(_ context.Context, features []float32) ([]float32, error) {
 	dx := len(l.m0)
 	n := len(features) / dx
 	x := mat.NewDense(n, dx, nil)

@@ -243,7 +243,7 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 // privateRows maps feature rows to w, for heads on these coordinates.
 type privateRows struct{ posterior.Private }
 
-func (p privateRows) Of(ctx context.Context, features []float32) ([]float32, error) {
+func (p privateRows) Map(ctx context.Context, features []float32) ([]float32, error) {
 	return p.Rows(ctx, features)
 }
 

@@ -26,7 +26,7 @@ func NewAttacker(rows []float32, k int, labels []int, c int) (*Attacker, error) 
 	if len(labels) <= k+c {
 		return nil, nil
 	}
-	m, err := moment.Of(moment.Rows(rows, k), labels, c, 0)
+	m, err := moment.Compute(moment.Rows(rows, k), labels, c, 0)
 	if err != nil {
 		return nil, fmt.Errorf("membership: %w", err)
 	}

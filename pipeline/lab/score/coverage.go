@@ -245,7 +245,7 @@ func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, r
 		low, high, err = quantiles(ctx, e, rows, threads)
 		return e, low, high, err
 	}
-	if low, high, err = r.Intervals.Of(ctx, features, posterior.IntervalLevel); err != nil {
+	if low, high, err = r.Intervals.Compute(ctx, features, posterior.IntervalLevel); err != nil {
 		return nil, nil, nil, fmt.Errorf("intervals: %w", err)
 	}
 	if heads, err = r.Intervals.Heads(ctx); err != nil {

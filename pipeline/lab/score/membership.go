@@ -11,8 +11,8 @@ import (
 // Plain is the identity as Coordinates: the features themselves.
 type Plain struct{}
 
-// Of returns its argument.
-func (Plain) Of(_ context.Context, features []float32) ([]float32, error) { return features, nil }
+// Map returns its argument.
+func (Plain) Map(_ context.Context, features []float32) ([]float32, error) { return features, nil }
 
 // membership returns the AUC with which an attacker tells a client's own points from test points by the class means that the
 // client uploads ([Attacker]), mean over points. Class means are in the coordinates Result.Means; it is nil for results
@@ -21,7 +21,7 @@ func membership(ctx context.Context, clients []*point.Set, by posterior.Coordina
 	if by == nil {
 		return nil, nil
 	}
-	test, err := by.Of(ctx, k.Features)
+	test, err := by.Map(ctx, k.Features)
 	if err != nil {
 		return nil, fmt.Errorf("membership: %w", err)
 	}
@@ -32,7 +32,7 @@ func membership(ctx context.Context, clients []*point.Set, by posterior.Coordina
 	var sum, members float64
 	for _, set := range clients {
 		features, labels := set.Labelled()
-		rows, err := by.Of(ctx, features)
+		rows, err := by.Map(ctx, features)
 		if err != nil {
 			return nil, fmt.Errorf("membership: %w", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"fmp/pipeline/meta"
 )
 
-// TestEnds: a twentieth of residuals lie beyond either line of ends, as many for any number of workers. Without classes that the extractor
+// TestEnds: a twentieth of residuals lie beyond either line of ends, as many for any number of threads. Without classes that the extractor
 // has not learned ends get no nearer than one half width.
 func TestEnds(t *testing.T) {
 	bank := corpus(t, [2]float32{0.4, 2})
@@ -19,7 +19,7 @@ func TestEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Scale = 0.5
-	c := Config{Corpus: bank, Clients: 4, Workers: 3, Tasks: 4, Seed: 1, Level: 0.9}
+	c := Config{Corpus: bank, Clients: 4, Threads: 3, Tasks: 4, Seed: 1, Level: 0.9}
 	e, err := Ends(t.Context(), p, bank, c)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestEnds(t *testing.T) {
 	if math.Abs(below/all-0.05) > 0.003 || math.Abs(above/all-0.05) > 0.003 {
 		t.Errorf("ends %v: %v of residuals below and %v above", e, below/all, above/all)
 	}
-	c.Workers = 1
+	c.Threads = 1
 	if again, err := Ends(t.Context(), p, bank, c); err != nil || again != e {
 		t.Errorf("ends %v with one worker, %v with three, %v", again, e, err)
 	}

@@ -28,7 +28,7 @@ type Config struct {
 	// Corpus holds the features of the predictor's corpus.
 	Corpus *task.Bank
 	// Clients is the number of clients of a task.
-	Clients, Workers int
+	Clients, Threads int
 	// Tasks is their number; default 24.
 	Tasks int
 	Seed  uint64
@@ -76,7 +76,7 @@ func Learn(ctx context.Context, p *open.Predictor, c Config) (scale, deviation f
 		}
 	}
 	scale = best(grid, mean)
-	return scale, apart(cooled, nearest(grid, scale)), nil
+	return scale, spread(cooled, nearest(grid, scale)), nil
 }
 
 func (c *Config) tasks() int { return cmp.Or(c.Tasks, 24) }
@@ -85,7 +85,7 @@ func (c *Config) tasks() int { return cmp.Or(c.Tasks, 24) }
 func (c *Config) each(ctx context.Context, what string, do func(ctx context.Context, i int, r *rand.Rand, alpha float64) error) error {
 	tasks := c.tasks()
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, c.Workers))
+	g.SetLimit(max(1, c.Threads))
 	done := make(chan struct{}, tasks)
 	for i := range tasks {
 		g.Go(func() error {
@@ -112,9 +112,9 @@ func nearest(grid []float64, v float64) (at int) {
 	return at
 }
 
-// apart returns the deviation of the log temperatures of tasks from 0, at place k of the grid. Tasks whose images tell nothing of their
+// spread returns the deviation of the log temperatures of tasks from 0, at place k of the grid. Tasks whose images tell nothing of their
 // temperature do not count.
-func apart(tasks [][]sample.Cooled, k int) float64 {
+func spread(tasks [][]sample.Cooled, k int) float64 {
 	var square, n float64
 	for _, row := range tasks {
 		if t := row[k]; !math.IsInf(t.Variance, 0) {
@@ -189,7 +189,7 @@ func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, al
 	}
 	features, labels := drawn.Target.Labelled()
 	near := metric.NearBatches(r, features, c.Corpus.Dx, batches)
-	rows, err := refit.Of(ctx, features)
+	rows, err := refit.Map(ctx, features)
 	if err != nil {
 		return nil, nil, err
 	}

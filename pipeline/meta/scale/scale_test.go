@@ -33,7 +33,7 @@ func corpus(t *testing.T, scatter [2]float32) *task.Bank {
 	return bank
 }
 
-// TestLearn: samples have some of the uncertainty of a fit where fits learn something, as much for any number of workers, and none where
+// TestLearn: samples have some of the uncertainty of a fit where fits learn something, as much for any number of threads, and none where
 // the closed form is right; a corpus too small for the clients is an error that says so.
 func TestLearn(t *testing.T) {
 	bank := corpus(t, [2]float32{0.4, 2})
@@ -41,7 +41,7 @@ func TestLearn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Corpus: bank, Clients: 4, Workers: 1, Tasks: 3, Seed: 1}
+	c := Config{Corpus: bank, Clients: 4, Threads: 1, Tasks: 3, Seed: 1}
 	last := 0
 	c.Progress = func(done, total int) {
 		if last = max(last, done); total != c.Tasks {
@@ -58,7 +58,7 @@ func TestLearn(t *testing.T) {
 	if apart < minDeviation || apart > maxDeviation {
 		t.Errorf("temperatures are %v apart", apart)
 	}
-	c.Progress, c.Workers = nil, 3
+	c.Progress, c.Threads = nil, 3
 	if again, same, err := Learn(t.Context(), p, c); err != nil || again != one || same != apart {
 		t.Errorf("scale %v with one worker, %v with three, %v", one, again, err)
 	}

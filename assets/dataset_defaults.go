@@ -7,8 +7,8 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// Suits holds the settings that suit a data set, those that its shipped models were trained for.
-type Suits struct {
+// DatasetDefaults holds the settings that suit a data set, those that its shipped models were trained for.
+type DatasetDefaults struct {
 	// Classes are those kept in closed scope by default; empty: all.
 	Classes string
 	// L2 is erm.l2: about where the likelihood of the meta-training corpus is highest under the methods that see all points
@@ -21,41 +21,41 @@ type Suits struct {
 	Fresh int
 }
 
-type suited struct {
+type namedDefaults struct {
 	dataset string
-	Suits
+	DatasetDefaults
 }
 
-// suits lists the data sets whose settings are known.
-var suits = []suited{
-	{"digits", Suits{L2: 1, Points: 20, Fresh: 100}},
-	{"digits-color", Suits{L2: 1, Points: 20, Fresh: 100}},
-	{"mnist", Suits{L2: 0.1, Points: 35, Fresh: 100}},
-	{"cifar10", Suits{L2: 7, Points: 10, Fresh: 100}},
-	{"cifar100", Suits{Classes: "20", L2: 7, Points: 40, Fresh: 200}},
+// known lists the data sets whose settings are known.
+var known = []namedDefaults{
+	{"digits", DatasetDefaults{L2: 1, Points: 20, Fresh: 100}},
+	{"digits-color", DatasetDefaults{L2: 1, Points: 20, Fresh: 100}},
+	{"mnist", DatasetDefaults{L2: 0.1, Points: 35, Fresh: 100}},
+	{"cifar10", DatasetDefaults{L2: 7, Points: 10, Fresh: 100}},
+	{"cifar100", DatasetDefaults{Classes: "20", L2: 7, Points: 40, Fresh: 200}},
 }
 
 // others holds the settings of every other data set.
-var others = Suits{L2: 3, Points: 20, Fresh: 100}
+var others = DatasetDefaults{L2: 3, Points: 20, Fresh: 100}
 
-// SuitsOf returns the settings that suit a data set.
-func SuitsOf(dataset string) Suits {
-	for _, s := range suits {
+// DefaultsFor returns the settings that suit a data set.
+func DefaultsFor(dataset string) DatasetDefaults {
+	for _, s := range known {
 		if s.dataset == dataset {
-			return s.Suits
+			return s.DatasetDefaults
 		}
 	}
 	return others
 }
 
 // BySet describes which value applies to which data sets: "35 for mnist, 40 for cifar100 and 20 for others".
-func BySet(value func(Suits) string) string { return bySet(suits, value) }
+func BySet(value func(DatasetDefaults) string) string { return describe(known, value) }
 
-func bySet(suits []suited, value func(Suits) string) string {
+func describe(suits []namedDefaults, value func(DatasetDefaults) string) string {
 	var values []string
 	sets := map[string][]string{}
 	for _, s := range suits {
-		v := value(s.Suits)
+		v := value(s.DatasetDefaults)
 		if v == value(others) {
 			continue
 		}

@@ -13,8 +13,8 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Apart is a fused client graph taken apart by somebody who does not trust its maker.
-type Apart struct {
+// ParsedClient is a fused client graph taken apart by somebody who does not trust its maker.
+type ParsedClient struct {
 	// Features maps images [n, H, W, Ch] uint8 to features [n, dx]: preprocessing, extractor, and averages and standardisation of
 	// its output.
 	Features *onnx.Model
@@ -30,7 +30,7 @@ type Apart struct {
 	Pixels int
 }
 
-// TakeApart takes a client graph of the given manifest apart, and returns an error unless
+// ParseClient takes a client graph of the given manifest apart, and returns an error unless
 //
 // - all but the extractor is, node by node, the output of [ClientGraph]: operators, attributes, wiring, constants, and element types
 // and shapes
@@ -41,7 +41,7 @@ type Apart struct {
 //
 // The error names the node that differs. The extractor itself may compute anything: it is for the owner of the images to approve,
 // by its digest.
-func TakeApart(m *onnx.Model, f Manifest) (*Apart, error) {
+func ParseClient(m *onnx.Model, f Manifest) (*ParsedClient, error) {
 	t := &taker{model: m, manifest: f, maker: makers(m.Graph)}
 	if err := t.take(); err != nil {
 		return nil, fmt.Errorf("the client graph is not one that fmp fuse makes: %w", err)
@@ -405,7 +405,7 @@ func (t *taker) part(name string, in, out []onnx.ValueInfo) (*onnx.Model, string
 }
 
 // parts cuts the graph. Its results are decoded from canonical forms, that of the extractor from the bytes of its digest.
-func (t *taker) parts() (*Apart, error) {
+func (t *taker) parts() (*ParsedClient, error) {
 	f, n := t.manifest, onnx.Symbolic("n")
 	images, image := t.images, onnx.ValueInfo{Name: t.image, DType: onnx.Float32}
 	images.Shape = append([]onnx.Dim{n}, images.Shape[1:]...)
@@ -420,7 +420,7 @@ func (t *taker) parts() (*Apart, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Apart{Pixels: t.p.Height * t.p.Width * t.p.Channels}
+	a := &ParsedClient{Pixels: t.p.Height * t.p.Width * t.p.Channels}
 	extractor, digest, err := t.part("network", []onnx.ValueInfo{image}, []onnx.ValueInfo{raw})
 	if err != nil {
 		return nil, fmt.Errorf("its extractor: %w", err)

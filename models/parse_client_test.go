@@ -140,12 +140,12 @@ func clientCases(t *testing.T) []clientCase {
 	return out
 }
 
-// TestTakeApart: every client graph that this package makes comes apart, and its parts give what it gives.
-func TestTakeApart(t *testing.T) {
+// TestParseClient: every client graph that this package makes comes apart, and its parts give what it gives.
+func TestParseClient(t *testing.T) {
 	const n = 5
 	for _, c := range clientCases(t) {
 		t.Run(c.name, func(t *testing.T) {
-			a, err := TakeApart(c.m, c.f)
+			a, err := ParseClient(c.m, c.f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestExtractorDigest(t *testing.T) {
 	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}
 	digest := func(x *onnx.Model, e string, p Preprocessing) string {
 		c := fuse(t, e, x, all[e], p)
-		a, err := TakeApart(c.m, c.f)
+		a, err := ParseClient(c.m, c.f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,15 +230,15 @@ func withNode(nodes []*onnx.Node, value, op string) []*onnx.Node {
 	return append(nodes, &onnx.Node{Name: "new", Op: op, Inputs: []string{value + "_before"}, Outputs: []string{value}})
 }
 
-// TestTakeApartRefuses: whatever is changed of what surrounds the extractor, one node, attribute, wire or constant at a time, is
+// TestParseClientRefuses: whatever is changed of what surrounds the extractor, one node, attribute, wire or constant at a time, is
 // refused, and the node is named; within the extractor the digest changes.
-func TestTakeApartRefuses(t *testing.T) {
+func TestParseClientRefuses(t *testing.T) {
 	all := clientEmbeddings(t)
 	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h", Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2},
 		FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2}}
 	for _, name := range []string{"points", "class means, phi true", "private"} {
 		c := fuse(t, name, linearExtractor(t, false, 2), all[name], p)
-		a, err := TakeApart(c.m, c.f)
+		a, err := ParseClient(c.m, c.f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func TestTakeApartRefuses(t *testing.T) {
 			t.Helper()
 			m := onnx.Clone(c.m)
 			change(m.Graph)
-			if b, err := TakeApart(m, c.f); err == nil && b.Extractor == a.Extractor {
+			if b, err := ParseClient(m, c.f); err == nil && b.Extractor == a.Extractor {
 				t.Errorf("%s: with %s it comes apart as before", name, what)
 			} else if err != nil && !strings.Contains(err.Error(), "fmp fuse") && !strings.Contains(err.Error(), "features") {
 				t.Errorf("%s: with %s: %v", name, what, err)
@@ -284,8 +284,8 @@ func TestTakeApartRefuses(t *testing.T) {
 	}
 }
 
-// TestTakeApartBounds: sizes that a manifest states are held against the graph before anything of these sizes is built.
-func TestTakeApartBounds(t *testing.T) {
+// TestParseClientBounds: sizes that a manifest states are held against the graph before anything of these sizes is built.
+func TestParseClientBounds(t *testing.T) {
 	c := fuse(t, "points", linearExtractor(t, false, 2), clientEmbeddings(t)["points"],
 		Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
 	for what, change := range map[string]func(*Manifest){
@@ -296,7 +296,7 @@ func TestTakeApartBounds(t *testing.T) {
 	} {
 		f := c.f
 		change(&f)
-		if _, err := TakeApart(c.m, f); err == nil || !strings.Contains(err.Error(), "manifest") {
+		if _, err := ParseClient(c.m, f); err == nil || !strings.Contains(err.Error(), "manifest") {
 			t.Errorf("%s: error %v", what, err)
 		}
 	}
@@ -422,8 +422,8 @@ func TestSteadyRegistry(t *testing.T) {
 	}
 }
 
-// FuzzTakeApart: a model of any kind is refused, or comes apart into parts that are models.
-func FuzzTakeApart(f *testing.F) {
+// FuzzParseClient: a model of any kind is refused, or comes apart into parts that are models.
+func FuzzParseClient(f *testing.F) {
 	e, err := NewEmbedding(EmbeddingConfig{Dx: 2, C: 2}, 1)
 	if err != nil {
 		f.Fatal(err)
@@ -467,7 +467,7 @@ func FuzzTakeApart(f *testing.F) {
 		if err != nil {
 			return
 		}
-		a, err := TakeApart(m, man)
+		a, err := ParseClient(m, man)
 		if err != nil {
 			return
 		}
