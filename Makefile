@@ -135,7 +135,6 @@ docs: build ## pages of every command and setting in docs, and the tables of mod
 	$(CLEAN) $(BIN)/fmp man --format markdown docs/commands
 	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
 	$(GO) test ./docs -run "TestPageListsTheModels|TestResultsPage|TestScopes|TestMeasured|TestSummary|TestPrivacyPage|TestDrawings|TestCoverage|TestColluders|TestFalsePoints|TestMerging" -update
-	$(GO) run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
 	$(GO) run ./docs/notices THIRD_PARTY.md
 
 figures: setup build ## the pictures in README.md and docs (needs Chromium; docs/screenshots.sh)

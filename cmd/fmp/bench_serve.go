@@ -78,7 +78,7 @@ const benchRound = 1
 
 func newBenchServeCommand() *cobra.Command {
 	var clients, parallel, workers int
-	var sync, pool, two, merged, asJSON bool
+	var sync, pool, two, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Measure fmp serve: signed uploads a second, their latency, memory, restart",
@@ -87,33 +87,23 @@ ones, and print how many a second got their receipt, how long each took, and the
 again and see that nothing is lost. Keys, uploads and signatures are made before the clock starts; a client of the benchmark
 and the server share this machine.
 
-With --merged there is no server: simulated uploads are made and merged in a tree of parts (fmp merge), judged by a sample, and the last
-part is pooled.
-
 With --workers the uploads are added up by that many fmp worker --merge beside the server, which has --merge, and pooled.
 
 With --two-servers the round is a private one with a leader and a helper (docs/privacy.md), both on this machine: each client sends a
 share of the sums of ten images to either, and has its receipts once the two have checked its proof.`,
-		Example: "  fmp bench serve\n  fmp bench serve --clients 100000 --pool --json\n  fmp bench serve --clients 10000000 --merged\n" +
+		Example: "  fmp bench serve\n  fmp bench serve --clients 100000 --pool --json\n  " +
 			"  fmp bench serve --clients 100000 --workers 2\n  fmp bench serve --clients 1000 --two-servers --pool",
 		Args: noArgs,
 	}
 	f := cmd.Flags()
-	f.IntVar(&clients, "clients", 10_000, "clients, 1 to 200000, with --merged 100 to 16777216")
+	f.IntVar(&clients, "clients", 10_000, "clients, 1 to 200000")
 	f.IntVar(&parallel, "parallel", 64, "uploads at once")
 	f.BoolVar(&sync, "sync", false, "with fmp serve --sync")
 	f.BoolVar(&pool, "pool", false, "wait for the classifier of all of them as well")
 	f.BoolVar(&two, "two-servers", false, "a private round with two servers")
 	f.IntVar(&workers, "workers", 0, "leave the adding up to that many fmp worker --merge, 1 to 64, and wait for the classifier; 0: to none")
-	f.BoolVar(&merged, "merged", false, "merge the uploads in a tree of parts on this machine, without a server, and pool them")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if merged && (two || pool || sync || workers != 0) {
-			return usageErrorf("bench serve: --merged runs no server: leave --two-servers, --pool, --workers and --sync out")
-		}
-		if merged {
-			return benchMerged(cmd, clients, asJSON)
-		}
 		if clients < 1 || clients > 200_000 || parallel < 1 || parallel > 1024 {
 			return usageErrorf("bench serve: --clients %d and --parallel %d; allowed are 1 to 200000 and 1 to 1024", clients, parallel)
 		}

@@ -234,9 +234,6 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
 	}
 	s.log = slog.New(handler)
-	for _, w := range s.round.Warnings {
-		s.log.Warn("round file", "file", o.file, "warning", w)
-	}
 	if d := s.round.Deadline; time.Now().After(d) {
 		what := "uploads are refused, and the classifier is of those that are in; accept_late: true takes more"
 		if s.round.AcceptLate {

@@ -23,7 +23,7 @@ func newTrainOpenCommand() *cobra.Command {
 		Use:   "open",
 		Short: "Train the open predictor, for tasks on classes that the corpus lacks",
 		Long: `Train the predictor of tasks whose classes the corpus lacks, which is what a pretrained extractor usually meets: moments
-of the corpus part of a data set's features, and 14 scalars. The scalars are learned by leaving classes out: moments from
+of the corpus part of a data set's features, and 16 scalars. The scalars are learned by leaving classes out: moments from
 half of the corpus's classes, tasks of 5 to 20 classes from the other half. So is the share of the uncertainty of its own fit that
 a posterior sample has, how far the best temperatures of tasks lie apart, which calibration points are weighed against, and how far
 90% intervals reach. It takes two minutes, and a corpus of 4 classes at least; more is better.

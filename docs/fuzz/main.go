@@ -1,34 +1,24 @@
-// Command fuzz runs every native fuzz target of the module, one after the other, and keeps the book of how long each has run:
+// Command fuzz runs every native fuzz target of the module:
 //
-//	go run ./docs/fuzz -time 5s                                # a short look at all of them, as continuous integration has
-//	go run ./docs/fuzz -time 10m -least 1000000 -book docs/fuzz/book.txt -run 'onnx/npy FuzzRead'    # the inputs that the book lacks of that
-//	go run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
-//
-// The book holds, of each run, the target and the last line that the fuzzer itself printed. The table on the page of tests is
-// written from it.
+//	go run ./docs/fuzz -time 5s -jobs 2
+//	go run ./docs/fuzz -time 10m -run 'onnx/npy FuzzRead'
 package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"fmp/onnx/atomicfile"
 )
 
 func main() {
@@ -36,21 +26,12 @@ func main() {
 		os.Exit(compile(os.Args[2:]))
 	}
 	var (
-		length = flag.Duration("time", 0, "how long to run each target; with -book, what the book has of it counts")
-		least  = flag.Int("least", 0, "executions below which a target runs on beyond -time, up to four times as long")
-		book   = flag.String("book", "", "file to add the fuzzer's last lines to, or to write the table from")
+		length = flag.Duration("time", 0, "how long to run each target")
 		jobs   = flag.Int("jobs", 1, "targets that run at the same time")
 		only   = flag.String("run", "", "regular expression on \"PACKAGE TARGET\"; all targets by default")
-		table  = flag.String("table", "", "page to write the book's table into, and nothing else")
 	)
 	flag.Parse()
-	err := error(nil)
-	if *table != "" {
-		err = writeTable(*book, *table)
-	} else {
-		err = run(*length, *least, *jobs, *book, *only)
-	}
-	if err != nil {
+	if err := run(*length, *jobs, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "fuzz:", err)
 		os.Exit(1)
 	}
@@ -90,7 +71,7 @@ func targets(root string) ([]target, error) {
 	return all, err
 }
 
-func run(length time.Duration, least, jobs int, book, only string) error {
+func run(length time.Duration, jobs int, only string) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
@@ -102,17 +83,6 @@ func run(length time.Duration, least, jobs int, book, only string) error {
 	if err != nil {
 		return err
 	}
-	had := map[target]record{}
-	if book != "" {
-		b, err := os.ReadFile(book)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if had, err = records(b); err != nil {
-			return fmt.Errorf("%s: %w", book, err)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b target) int { return cmp.Compare(had[a].execs, had[b].execs) })
 	if jobs < 1 {
 		return fmt.Errorf("-jobs is %d; allowed is 1 or more", jobs)
 	}
@@ -120,27 +90,12 @@ func run(length time.Duration, least, jobs int, book, only string) error {
 	var g errgroup.Group
 	g.SetLimit(jobs)
 	one := func(t target) error {
-		h := had[t]
-		// Three more stretches are for executions.
-		for more := 0; more < 4 && (h.time < length || h.execs < least); more++ {
-			stretch := length - h.time
-			if stretch <= 0 { // as long as the rest takes at the pace so far, and a minute in which inputs of earlier runs are gone over
-				stretch = min(length, time.Duration(float64(least-h.execs)/float64(h.execs+1)*float64(h.time))+time.Minute)
-			}
-			line, err := fuzz(t, max(stretch, time.Second).Round(time.Second).String())
-			if err != nil {
-				failed.Add(1)
-				fmt.Printf("%s: %v\n", t, err)
-				return nil
-			}
-			fmt.Printf("%s: %s\n", t, line)
-			if err := note(book, t, line); err != nil {
-				return err
-			}
-			if err := h.add(line); err != nil {
-				return err
-			}
+		line, err := fuzz(t, length.String())
+		if err != nil {
+			failed.Add(1)
+			line = err.Error()
 		}
+		fmt.Printf("%s: %s\n", t, line)
 		return nil
 	}
 	for _, t := range all {
@@ -191,123 +146,4 @@ func fuzz(t target, length string) (string, error) {
 		return "", fmt.Errorf("the fuzzer told nothing\n%s", out)
 	}
 	return last, nil
-}
-
-func note(book string, t target, line string) error {
-	if book == "" {
-		return nil
-	}
-	f, err := os.OpenFile(book, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(f, "%s: %s\n", t, line); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
-}
-
-// record holds the inputs and the time that a target has had in all.
-type record struct {
-	time  time.Duration
-	execs int
-	found []string
-}
-
-// add counts a last line of the fuzzer in.
-func (r *record) add(line string) error {
-	m := lastLine.FindStringSubmatch(line)
-	if m == nil {
-		return fmt.Errorf("%q is no last line of the fuzzer", line)
-	}
-	d, err := time.ParseDuration(m[1])
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(m[2] + m[3])
-	if err != nil {
-		return err
-	}
-	r.time += d
-	r.execs += n
-	return nil
-}
-
-// records reads a book.
-func records(book []byte) (map[target]record, error) {
-	all := map[target]record{}
-	for i, line := range strings.Split(string(book), "\n") {
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		name, rest, ok := strings.Cut(line, ": ")
-		pkg, function, ok2 := strings.Cut(name, " ")
-		if !ok || !ok2 {
-			return nil, fmt.Errorf("line %d: %q is not PACKAGE TARGET: LINE", i+1, line)
-		}
-		t := target{pkg, function}
-		r := all[t]
-		if what, ok := strings.CutPrefix(rest, "found: "); ok {
-			r.found = append(r.found, what)
-		} else if err := r.add(rest); err != nil {
-			return nil, fmt.Errorf("line %d: %w", i+1, err)
-		}
-		all[t] = r
-	}
-	return all, nil
-}
-
-// Table is the book as Markdown: the inputs and the time of each target, those with the most first.
-func Table(book []byte) (string, error) {
-	had, err := records(book)
-	if err != nil {
-		return "", err
-	}
-	all := slices.SortedFunc(maps.Keys(had), func(a, b target) int {
-		return cmp.Or(cmp.Compare(had[b].execs, had[a].execs), cmp.Compare(a.String(), b.String()))
-	})
-	var b strings.Builder
-	b.WriteString("| target | minutes | executions | found and mended |\n| --- | ---: | ---: | --- |\n")
-	for _, t := range all {
-		r, found := had[t], "none"
-		if len(r.found) > 0 {
-			found = strings.Join(r.found, "; ")
-		}
-		fmt.Fprintf(&b, "| `%s` %s | %.1f | %s | %s |\n", t.pkg, t.name, r.time.Minutes(), grouped(r.execs), found)
-	}
-	return b.String(), nil
-}
-
-// grouped writes 1713407 as 1,713,407.
-func grouped(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// The table stands between these lines of the page.
-const begin, end = "<!-- fuzz -->\n", "<!-- /fuzz -->\n"
-
-func writeTable(book, page string) error {
-	b, err := os.ReadFile(book)
-	if err != nil {
-		return err
-	}
-	table, err := Table(b)
-	if err != nil {
-		return fmt.Errorf("%s: %w", book, err)
-	}
-	p, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	head, rest, ok := strings.Cut(string(p), begin)
-	_, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no lines %q and %q for the table to stand between", page, strings.TrimSpace(begin), strings.TrimSpace(end))
-	}
-	return atomicfile.WriteBytes(page, []byte(head+begin+table+end+tail))
 }

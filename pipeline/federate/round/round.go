@@ -88,31 +88,6 @@ type File struct {
 	L2      *float64 `yaml:"l2"`
 	// Labelled is a folder of the server's own images, by class; the status page reports the accuracy on them.
 	Labelled string `yaml:"labelled"`
-	// Former holds keys by the names that they had in the version before.
-	Former former `yaml:",inline"`
-	// Warnings are notes for the file's writer, such as keys by their former names.
-	Warnings []string `yaml:"-"`
-}
-
-// former are the keys that have other names now. They are accepted for one version.
-type former struct {
-	Least *int      `yaml:"least"`
-	Late  *bool     `yaml:"late"`
-	Again *Duration `yaml:"again"`
-}
-
-// rename moves a value to its key's present name. It is an error to give both.
-func rename[T comparable](f *File, was string, from **T, now string, to *T) error {
-	if *from == nil {
-		return nil
-	}
-	var none T
-	if *to != none {
-		return fmt.Errorf("%s and %s are both given: they are one key, of which %s is the name; leave %s out", now, was, now, was)
-	}
-	f.Warnings = append(f.Warnings, fmt.Sprintf("the key %s is called %s now; the next version will not know %s", was, now, was))
-	*to, *from = **from, nil
-	return nil
 }
 
 // Sets are the settings of prediction sets, as in fmp pool. They are made once calibration points prove them.
@@ -326,9 +301,6 @@ func Parse(data []byte) (*File, error) {
 
 // fill sets defaults and returns all that is wrong with the file.
 func (f *File) fill() error {
-	renamed := errors.Join(rename(f, "least", &f.Former.Least, "min_uploads", &f.MinUploads),
-		rename(f, "late", &f.Former.Late, "accept_late", &f.AcceptLate),
-		rename(f, "again", &f.Former.Again, "rebuild_interval", &f.RebuildInterval))
 	f.MinUploads, f.RebuildInterval = cmp.Or(f.MinUploads, 1), cmp.Or(f.RebuildInterval, Duration(time.Minute))
 	f.Bounds.Points, f.Bounds.Bytes, f.Bounds.Rate = cmp.Or(f.Bounds.Points, defaultPoints), cmp.Or(f.Bounds.Bytes, defaultBytes),
 		cmp.Or(f.Bounds.Rate, defaultRate)
@@ -374,7 +346,7 @@ func (f *File) fill() error {
 	if f.L2 != nil {
 		want(*f.L2 > 0 && !math.IsInf(*f.L2, 0), "l2", *f.L2, "finite numbers above 0")
 	}
-	return errors.Join(append(faults, renamed, private)...)
+	return errors.Join(append(faults, private)...)
 }
 
 // fillPrivacy sets the defaults of a private round and returns an error for settings that do not apply to one.

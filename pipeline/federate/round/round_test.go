@@ -21,26 +21,18 @@ func TestParse(t *testing.T) {
 		len(f.Precisions) != 3 || !*f.Honesty {
 		t.Errorf("defaults %+v", f)
 	}
-	was, err := Parse([]byte(good + "least: 3\nlate: true\nagain: 2h\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if was.MinUploads != 3 || !was.AcceptLate || was.RebuildInterval != Duration(2*time.Hour) || len(was.Warnings) != 3 ||
-		!strings.Contains(was.Warnings[2], "rebuild_interval") {
-		t.Errorf("keys by their former names: %+v", was)
-	}
 	for text, want := range map[string]string{
-		good + "again: 2h\nrebuild_interval: 1h": "both given",
-		good + "late: maybe":                     "true or false",
-		"":                                       "empty",
-		"round: 1":                               "client_graph is missing",
-		good + "round: 2":                        "already",
-		good + "colour: red":                     "colour",
-		good + "---\n" + good:                    "more than one document",
-		"round: -1\n" + good[9:]:                 `"-1"; want a whole number of at least 0`,
-		good + "quorum: -1":                      "quorum is -1",
-		good + "min_uploads: -2":                 "min_uploads is -2",
-		good + "calibrate: 101":                  "calibrate is 101",
+		good + "accept_late: maybe": "true or false",
+		good + "late: true":         "late",
+		"":                          "empty",
+		"round: 1":                  "client_graph is missing",
+		good + "round: 2":           "already",
+		good + "colour: red":        "colour",
+		good + "---\n" + good:       "more than one document",
+		"round: -1\n" + good[9:]:    `"-1"; want a whole number of at least 0`,
+		good + "quorum: -1":         "quorum is -1",
+		good + "min_uploads: -2":    "min_uploads is -2",
+		good + "calibrate: 101":     "calibrate is 101",
 		good + "calibrate: 5\nprivacy: {epsilon: 1}":       "single images",
 		good + "sets: {level: .9}\nprivacy: {epsilon: 1}":  "which a private round has none of",
 		good + "sets: {by_class: perhaps}":                 "true or false",

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmp/assets"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/point"
+)
+
+// simulated makes uploads of class means of the digits' client graph.
+type simulated struct {
+	graph   *onnx.Model
+	f       models.Manifest
+	centres []float32
+}
+
+func newSimulated() (*simulated, error) {
+	data, err := assets.Model("digits", models.KindClient)
+	if err != nil {
+		return nil, err
+	}
+	s := &simulated{}
+	if s.graph, err = serde.Unmarshal(data); err != nil {
+		return nil, err
+	}
+	if s.f, err = models.ReadManifest(s.graph); err != nil {
+		return nil, err
+	}
+	s.f.Digest = models.DigestBytes(data)
+	s.centres = make([]float32, s.f.S*s.f.Dx)
+	rng.Normal(rng.New(1, "centres"), s.centres)
+	return s, nil
+}
+
+// upload returns the upload of one client, of two images a class, whose names are further classes by shift than the true ones.
+func (s *simulated) upload(name string, shift int) ([]byte, error) {
+	f := s.f
+	set := &point.Set{N: f.S, Dx: f.Dx, C: f.C, Z: make([]float32, f.S*f.Dx), W: make([]float32, f.S), Y: make([]int32, f.S)}
+	r := rng.New(1, name)
+	for i := range set.Z {
+		set.Z[i] = 0.2*s.centres[i] + 0.1*float32(r.NormFloat64())
+	}
+	for c := range f.S {
+		set.W[c], set.Y[c] = 2, int32((c+shift)%f.C)
+	}
+	return (&federate.Upload{Round: benchRound, Client: name, Model: f.Digest, N: 2 * f.S, Points: set}).Encode()
+}
