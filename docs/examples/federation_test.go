@@ -14,7 +14,8 @@ import (
 var update = flag.Bool("update", false, "write what the commands print into docs/federation.md")
 
 // figures differ from machine to machine in their last digits, and so do the widths of columns and the photographs of a list.
-var figures = regexp.MustCompile(`[0-9a-f]{12,}|[0-9]+(\.[0-9]+)?|\?`)
+// With a figure go its sign, and the star of one whose interval has no zero.
+var figures = regexp.MustCompile(`[0-9a-f]{12,}|[-+]?[0-9]+(\.[0-9]+)?\*?|\?`)
 
 // places are what moves where two photographs change their places in a list.
 var places = regexp.MustCompile(`, is 0|\.(jpg|png)`)
@@ -30,20 +31,24 @@ func TestFederationPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a whole federation")
 	}
-	path := programs(t)
-	page := filepath.Join("..", "federation.md")
+	play(t, filepath.Join("..", "federation.md"), t.TempDir(), programs(t), 10)
+}
+
+// play runs the lines of a page's consoles in a folder, with the programs in the folder path, and compares their output with the page, but
+// for figures. There must be a least number of commands.
+func play(t *testing.T, page, dir, path string, least int) {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	var out []string
-	in, commands := false, 0
+	inside, commands := false, 0
 	var printed []string // by the command before that the page has yet to show
 	for _, line := range strings.Split(string(text), "\n") {
-		end := in && strings.HasPrefix(line, "```")
+		end := inside && strings.HasPrefix(line, "```")
 		command, isCommand := strings.CutPrefix(line, "$ ")
-		if in && !isCommand && !end {
+		if inside && !isCommand && !end {
 			if *update {
 				continue
 			}
@@ -54,28 +59,18 @@ func TestFederationPage(t *testing.T) {
 			continue
 		}
 		if len(printed) > 0 && !*update {
-			t.Fatalf("%q is printed and the page does not show it; go test ./docs/examples -run Federation -update", printed)
+			t.Fatalf("%q is printed and the page does not show it; go test ./docs/examples -run %s -update", printed, t.Name())
 		}
-		if in && isCommand {
+		if inside && isCommand {
 			commands++
-			cmd := exec.Command("sh", "-c", command)
-			cmd.Dir, cmd.Env = dir, environment(path)
-			var stdout, stderr bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &stdout, &stderr
-			if err := cmd.Run(); err != nil {
-				t.Fatalf("%s: %v\n%s", command, err, stderr.String())
-			}
-			printed = strings.Split(strings.TrimRight(stdout.String(), "\n"), "\n")
-			for i := range printed {
-				printed[i] = strings.TrimRight(printed[i], " ")
-			}
+			printed = printedBy(t, command, dir, path)
 			out = append(append(out, line), printed...)
 			continue
 		}
-		in = strings.HasPrefix(line, "```console") || in && !end
+		inside = strings.HasPrefix(line, "```console") || inside && !end
 		out = append(out, line)
 	}
-	if commands < 10 {
+	if commands < least {
 		t.Errorf("%d commands were found; want the page's", commands)
 	}
 	if *update {
@@ -83,4 +78,24 @@ func TestFederationPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// printedBy returns the lines that a command prints.
+func printedBy(t *testing.T, command, dir, path string) []string {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir, cmd.Env = dir, environment(path)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, stderr.String())
+	}
+	if stdout.Len() == 0 {
+		return nil
+	}
+	printed := strings.Split(strings.TrimRight(stdout.String(), "\n"), "\n")
+	for i := range printed {
+		printed[i] = strings.TrimRight(printed[i], " ")
+	}
+	return printed
 }
