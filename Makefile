@@ -15,19 +15,25 @@ help: ## list the targets
 setup: $(BIN)/fmp ## fetch and verify the ONNX Runtime library, once
 	$(BIN)/fmp setup
 
-# Smaller by 3 MB: gonum's plots as SVG and PNG alone, without writers of PDF, EPS and TeX that nothing calls, and without inlining
-# in what waits for networks, files and people, or is done once a model, and in printing, clocks and reflection.
-comma := ,
-SMALL := -tags minimal $(foreach p,github.com/... net/... crypto/tls crypto/x509 go.yaml.in/... gonum.org/v1/plot/... google.golang.org/protobuf/... golang.org/x/text/... vendor/... fmp/cmd/... fmp/pipeline/lab/report fmp/pipeline/lab/coverage fmp/pipeline/conformal fmp/pipeline/lab/internal/corrupt fmp/pipeline/lab/score fmp/pipeline/merge/partpb fmp/pipeline/internal/design fmp/pipeline/internal/effect fmp/pipeline/internal/memo fmp/pipeline/meta/scale fmp/pipeline/compress fmp/pipeline/oneshot fmp/pipeline/task fmp/pipeline/federate/... fmp/onnx/classical fmp/onnx/suggest fmp/onnx/atomicfile fmp/onnx/regularfile fmp/featurize/published fmp/featurize/internal/statedict fmp/featurize/store fmp/onnx/conformance fmp/pipeline/settings fmp/pipeline/lab/attack fmp/pipeline/lab/audit fmp/pipeline/federate/work fmp/pipeline/pool fmp/pipeline/page fmp/assets runtime/pprof internal/profile encoding/asn1 text/... html/... fmp/onnx/train fmp/onnx/optim fmp/onnx/npy fmp/featurize/extractor fmp/featurize/learn archive/zip fmp/onnx/cost fmp/onnx/coverage fmp/onnx/inspect fmp/pipeline/federate fmp/pipeline/federate/uploadpb fmp/pipeline/federate/service fmp/pipeline/federate/sender fmp/pipeline/federate/store fmp/pipeline/federate/trace fmp/pipeline/lab/experiment fmp/pipeline/classify fmp/pipeline/evaluate golang.org/x/image/font/... codeberg.org/... archive/tar golang.org/x/image/bmp golang.org/x/image/tiff/... golang.org/x/image/webp golang.org/x/image/riff golang.org/x/image/ccitt fmp/pipeline/lab/bench fmp/pipeline/federate/round fmp/featurize fmp/featurize/dataset fmp/featurize/yamlfile fmp/pipeline/corpus fmp/pipeline/shipped fmp/pipeline/client fmp/models/serving fmp/models/signature fmp/pipeline/lab/domains fmp/pipeline/federate/identity fmp/pipeline/privacy/prio fmp/onnx/shape fmp/onnx/pass fmp/onnx/engine/pure fmp/pipeline/merge fmp/featurize/imagefile fmp/onnx/check fmp/onnx/grad fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/onnx/engine/ort fmp/models mime/... regexp/... encoding/json maragu.dev/... os/... html git.sr.ht/... expvar log/... fmt reflect math/big time path/... unicode/... gonum.org/v1/gonum/lapack/... encoding/gob encoding/csv encoding/pem flag io/fs context runtime/trace syscall internal/poll crypto/rsa crypto/ecdsa crypto/ecdh crypto/hpke crypto/elliptic crypto/ed25519 crypto/x509/pkix crypto/internal/fips140/rsa crypto/internal/fips140/ecdsa crypto/internal/fips140/ecdh,-gcflags=$(p)=-l) \
-  -gcflags=github.com/klauspost/...=
+# Without it grpc-go links its pages of traces, and with them templates, which keep 7 MB that nothing calls (docs/decisions/0004).
+TAGS := -tags grpcnotrace
 
 .PHONY: $(BIN)/fmp
 $(BIN)/fmp: # go build knows best whether there is anything to do
 	@mkdir -p $(BIN); echo "building $(BIN)/fmp: the first time, its packages are compiled, which takes about two minutes on two cores"
-	@$(GO) build $(VCS) -trimpath -ldflags="-s -w" $(SMALL) -o $(BIN)/fmp ./cmd/fmp
+	@$(GO) build $(VCS) -trimpath -ldflags="-s -w" $(TAGS) -o $(BIN)/fmp ./cmd/fmp
 
-# The client asks its servers one thing at a time: HTTP/2 would add 0.35 MB and serve nothing.
-EDGE := $(VCS) -trimpath -ldflags="-s -w" $(subst -tags minimal,-tags minimal$(comma)nethttpomithttp2,$(SMALL))
+# The client is kept small: no inlining in what it has that waits for networks, files and people, or is done once a model, and in printing,
+# clocks and reflection. It asks its servers one thing at a time: HTTP/2 would add 0.35 MB and serve nothing.
+WAITS := \
+  github.com/... net/... crypto/tls crypto/x509 google.golang.org/protobuf/... vendor/... fmp/cmd/... fmp/pipeline/internal/design \
+  fmp/pipeline/federate/... fmp/onnx/suggest fmp/onnx/atomicfile fmp/onnx/regularfile fmp/pipeline/page encoding/asn1 text/... fmp/onnx/optim \
+  fmp/onnx/npy archive/zip fmp/onnx/cost fmp/pipeline/classify golang.org/x/image/bmp golang.org/x/image/tiff/... golang.org/x/image/webp \
+  golang.org/x/image/riff golang.org/x/image/ccitt fmp/pipeline/client fmp/models/signature fmp/pipeline/privacy/prio fmp/onnx/shape fmp/onnx/pass \
+  fmp/onnx/engine/pure fmp/featurize/imagefile fmp/onnx/check fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/models mime/... encoding/json os/... log/... \
+  fmt reflect math/big time path/... unicode/... encoding/csv encoding/pem flag io/fs context syscall internal/poll crypto/rsa crypto/ecdsa crypto/ecdh \
+  crypto/hpke crypto/elliptic crypto/ed25519 crypto/x509/pkix crypto/internal/fips140/rsa crypto/internal/fips140/ecdsa crypto/internal/fips140/ecdh
+EDGE := $(VCS) -trimpath -ldflags="-s -w" -tags nethttpomithttp2 $(foreach p,$(WAITS),-gcflags=$(p)=-l) -gcflags=github.com/klauspost/...=
 
 # Compilers for processors with fused operations are told not to use them: uploads have the same bytes everywhere (docs/edge.md).
 UNFUSED = -gcflags=all=-d=fmahash=qn $(patsubst -gcflags=%=-l,'-gcflags=%=-l -d=fmahash=qn',$(patsubst -gcflags=%=,-gcflags=%=-d=fmahash=qn,$(EDGE)))
@@ -37,7 +43,7 @@ build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
 	@CGO_ENABLED=0 $(GO) build $(EDGE) -o $(BIN)/fmp-edge ./cmd/fmp-edge
 
 # In bytes, on linux/amd64; docs/speed.md says what has been left out for them.
-BOUNDS := fmp:50000000 fmp-edge:12000000
+BOUNDS := fmp:62000000 fmp-edge:12000000
 
 size: build ## hold the programs to their largest sizes
 	@for p in $(BOUNDS); do n=$$(wc -c < $(BIN)/$${p%:*}); echo "$${p%:*} has $$n bytes of $${p#*:}"; \
@@ -149,9 +155,9 @@ figures: setup build ## the pictures in README.md and docs (needs Chromium; docs
 	$(CLEAN) $(BIN)/fmp run --out runs/demo
 	PATH="$$PWD/$(BIN):$$PATH" docs/screenshots.sh runs/demo
 
-generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
-	@for t in protoc protoc-gen-go; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest"; exit 1; }; done
-	PATH="$$PATH:$$($(GO) env GOPATH)/bin" protoc -I . --go_out=. --go_opt=paths=source_relative $$(find . -name '*.proto' -not -path './.git/*' -not -path './bench/*' | sed 's|^\./||')
+generate: ## Go code from the .proto files (needs protoc, protoc-gen-go and protoc-gen-go-grpc)
+	@for t in protoc protoc-gen-go protoc-gen-go-grpc; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest google.golang.org/grpc/cmd/protoc-gen-go-grpc@latest"; exit 1; }; done
+	PATH="$$PATH:$$($(GO) env GOPATH)/bin" protoc -I . --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative $$(find . -name '*.proto' -not -path './.git/*' -not -path './bench/*' | sed 's|^\./||')
 
 bench: setup ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -29,7 +29,7 @@ type stub struct {
 
 func newStub(t *testing.T, address string, with credentials.TransportCredentials) *stub {
 	t.Helper()
-	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
+	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{"../../pipeline/federate/inferpb"}}}
 	files, err := compiler.Compile(t.Context(), "open_inference.proto")
 	if err != nil {
 		t.Fatal(err)

@@ -297,7 +297,7 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 
 // openTracer returns the tracer that the variables of OpenTelemetry ask for, and a function that sends the spans that wait.
 func openTracer(program string, log *slog.Logger) (*trace.Tracer, func(), error) {
-	t, err := trace.New(os.Getenv, program, buildinfo.Read().Version, log)
+	t, err := trace.New(program, buildinfo.Read().Version, log)
 	if err != nil {
 		return nil, nil, usageError(err)
 	}

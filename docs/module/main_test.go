@@ -72,7 +72,7 @@ func TestRename(t *testing.T) {
 	if !strings.Contains(read("go.mod"), "module "+path+"\n") {
 		t.Error("go.mod does not say the new path")
 	}
-	for f, words := range map[string]string{"Makefile": path + "/pipeline/lab/report", "docs/architecture_test.go": `"` + path + `/..."`,
+	for f, words := range map[string]string{"Makefile": path + "/pipeline/page", "docs/architecture_test.go": `"` + path + `/..."`,
 		"docs/contributing/method.diff": `"` + path + `/pipeline/erm"`} {
 		if !strings.Contains(read(f), words) {
 			t.Errorf("%s does not say %s", f, words)

@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"math"
 	"net/http"
@@ -11,11 +12,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	// Packages of grpc-go's are in an old version of this module too, which an old requirement names: a newer one has none of them.
+	_ "google.golang.org/genproto/googleapis/type/latlng"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx/alloctest"
+	pb "fmp/pipeline/federate/inferpb"
 )
 
 // frame is a message as gRPC sends it.
@@ -23,8 +29,16 @@ func frame(message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 }
 
+func appendText(b []byte, number protowire.Number, text string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), text)
+}
+
+func appendBytes(b []byte, number protowire.Number, value []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), value)
+}
+
 // grpcCall sends a frame to a method; the headers are pairs.
-func (f *fixture) grpcCall(method string, body []byte, headers ...string) (code int, text string, message []byte) {
+func (f *fixture) grpcCall(method string, body []byte, headers ...string) (code codes.Code, text string, message []byte) {
 	r := httptest.NewRequest("POST", grpcPath+method, bytes.NewReader(body))
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
 	r.Header.Set("Content-Type", "application/grpc")
@@ -36,11 +50,12 @@ func (f *fixture) grpcCall(method string, body []byte, headers ...string) (code 
 	f.srv.Handler().ServeHTTP(w, r)
 	got := w.Result()
 	status := got.Header.Get("Grpc-Status") + got.Trailer.Get("Grpc-Status")
-	code, err := strconv.Atoi(status)
+	n, err := strconv.Atoi(status)
 	if err != nil {
-		return -w.Code, w.Body.String(), nil
+		return codes.Code(w.Code), w.Body.String(), nil // of HTTP
 	}
-	text, _ = url.PathUnescape(got.Header.Get("Grpc-Message"))
+	code = codes.Code(n)
+	text, _ = url.PathUnescape(got.Header.Get("Grpc-Message") + got.Trailer.Get("Grpc-Message"))
 	if message = w.Body.Bytes(); len(message) >= 5 {
 		message = message[5:]
 	}
@@ -49,11 +64,11 @@ func (f *fixture) grpcCall(method string, body []byte, headers ...string) (code 
 
 // tensorOf is an InferInputTensor.
 func tensorOf(name, datatype string, contents []byte, shape ...int) []byte {
-	t := tensor{Name: name, Datatype: datatype}
+	var sizes []byte
 	for _, d := range shape {
-		t.Shape = append(t.Shape, int64(d))
+		sizes = protowire.AppendVarint(sizes, uint64(d))
 	}
-	b := t.header()
+	b := appendBytes(appendText(appendText(nil, 1, name), 2, datatype), 3, sizes)
 	if contents != nil {
 		b = appendBytes(b, 5, contents)
 	}
@@ -81,26 +96,20 @@ func TestGRPCRows(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("%s: %d %s", name, code, text)
 		}
-		var values []byte
-		err := eachField(answer, func(f field) error {
-			if f.number == 6 && values == nil {
-				values = f.bytes
-			}
-			if f.number == 5 && values == nil {
-				return eachField(f.bytes, func(f field) error {
-					if f.number == 5 && values == nil {
-						return eachField(f.bytes, func(f field) error { values = f.bytes; return nil })
-					}
-					return nil
-				})
-			}
-			return nil
-		})
-		if err != nil || len(values) != 4*20 {
-			t.Fatalf("%s: %d bytes of probabilities, %v", name, len(values), err)
+		var m pb.ModelInferResponse
+		if err := proto.Unmarshal(answer, &m); err != nil || len(m.Outputs) != 3 {
+			t.Fatal(&m, err)
 		}
-		for i := range 20 {
-			v := math.Float32frombits(binary.LittleEndian.Uint32(values[4*i:]))
+		values := m.Outputs[0].GetContents().GetFp32Contents()
+		if name == "raw" {
+			for v := m.RawOutputContents[0]; len(v) > 0; v = v[4:] {
+				values = append(values, math.Float32frombits(binary.LittleEndian.Uint32(v)))
+			}
+		}
+		if len(values) != 20 {
+			t.Fatalf("%s: %d probabilities", name, len(values))
+		}
+		for _, v := range values {
 			if !strings.Contains(want, strconv.FormatFloat(float64(v), 'g', -1, 32)) {
 				t.Errorf("%s: probability %v is not in %s", name, v, want)
 			}
@@ -130,92 +139,90 @@ func TestGRPCRefusals(t *testing.T) {
 		method  string
 		body    []byte
 		headers []string
-		code    int
+		code    codes.Code
 		want    string
 	}{
-		"HTTP/1.1's content": {"ModelInfer", frame(raw), []string{"Content-Type", "application/json"}, -http.StatusUnsupportedMediaType,
-			"grpc"},
-		"no token":              {"ModelInfer", frame(raw), []string{"Authorization", ""}, grpcUnauthenticated, "token"},
-		"compressed":            {"ModelInfer", compressed, []string{"Grpc-Encoding", "gzip"}, grpcUnimplemented, "gzip"},
-		"marked as compressed":  {"ModelInfer", compressed, nil, grpcInvalid, "without"},
-		"longer than allowed":   {"ModelInfer", long, nil, grpcExhausted, "33554433"},
-		"cut off":               {"ModelInfer", frame(raw)[:20], nil, grpcInvalid, "15 of"},
-		"nothing":               {"ModelInfer", nil, nil, grpcInvalid, "without a message"},
-		"two messages":          {"ModelInfer", append(frame(raw), 0), nil, grpcUnimplemented, "unary"},
-		"no time left":          {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "1n"}, grpcDeadline, "deadline"},
-		"no time at all":        {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "S"}, grpcInvalid, "grpc-timeout"},
-		"a time of nine digits": {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "123456789S"}, grpcInvalid, "grpc-timeout"},
-		"not finite":            {"ModelInfer", frame(nan), nil, grpcInvalid, "finite"},
-		"two inputs":            {"ModelInfer", frame(append(slices.Clone(good), good...)), nil, grpcInvalid, "more than one input"},
-		"two raw contents":      {"ModelInfer", frame(appendBytes(slices.Clone(raw), 7, nil)), nil, grpcInvalid, "raw_input_contents"},
-		"too many outputs":      {"ModelInfer", frame(many), nil, grpcInvalid, "16"},
+		"HTTP/1.1's content": {"ModelInfer", frame(raw), []string{"Content-Type", "application/json"}, http.StatusUnsupportedMediaType,
+			"content-type"},
+		"no token":              {"ModelInfer", frame(raw), []string{"Authorization", ""}, codes.Unauthenticated, "token"},
+		"compressed":            {"ModelInfer", compressed, []string{"Grpc-Encoding", "gzip"}, codes.Unimplemented, "gzip"},
+		"marked as compressed":  {"ModelInfer", compressed, nil, codes.Internal, "compressed flag"},
+		"longer than allowed":   {"ModelInfer", long, nil, codes.ResourceExhausted, "33554433"},
+		"cut off":               {"ModelInfer", frame(raw)[:20], nil, codes.InvalidArgument, "EOF"},
+		"nothing":               {"ModelInfer", nil, nil, codes.Internal, "no request message"},
+		"two messages":          {"ModelInfer", append(frame(raw), 0), nil, codes.InvalidArgument, "cannot be read"},
+		"no time left":          {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "1n"}, codes.DeadlineExceeded, "deadline"},
+		"no time at all":        {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "S"}, http.StatusBadRequest, "grpc-timeout"},
+		"a time of nine digits": {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "123456789S"}, http.StatusBadRequest, "grpc-timeout"},
+		"not finite":            {"ModelInfer", frame(nan), nil, codes.InvalidArgument, "finite"},
+		"two inputs":            {"ModelInfer", frame(append(slices.Clone(good), good...)), nil, codes.InvalidArgument, "more than one input"},
+		"two raw contents":      {"ModelInfer", frame(appendBytes(slices.Clone(raw), 7, nil)), nil, codes.InvalidArgument, "raw_input_contents"},
+		"too many outputs":      {"ModelInfer", frame(many), nil, codes.InvalidArgument, "16"},
 		"an axis too many": {"ModelInfer", frame(appendBytes(nil, 5, tensorOf("features", "FP32", nil, make([]int, 9)...))), nil,
-			grpcInvalid, "axes"},
-		"no protobuf":     {"ModelInfer", frame([]byte{0xff}), nil, grpcInvalid, "cannot be read"},
-		"of another type": {"ModelMetadata", frame([]byte{8, 1}), nil, grpcInvalid, "field 1"},
+			codes.InvalidArgument, "axes"},
+		"no protobuf":     {"ModelInfer", frame([]byte{0xff}), nil, codes.InvalidArgument, "cannot be read"},
+		"of another type": {"ModelMetadata", frame([]byte{8, 1}), nil, codes.NotFound, "there is"},
 		"contents of INT64": {"ModelInfer", frame(appendBytes(nil, 5, tensorOf("features", "FP32", appendBytes(nil, 3, nil), 1, dx))), nil,
-			grpcInvalid, "field 3"},
+			codes.InvalidArgument, "field 3"},
 		"a pixel of 256": {"ModelInfer", frame(appendBytes(nil, 5, tensorOf("images", "UINT8", appendBytes(nil, 4, []byte{0x80, 2}), 1))), nil,
-			grpcInvalid, "256"},
-		"another method": {"ModelUnload", frame(nil), nil, grpcUnimplemented, "ModelUnload"},
+			codes.InvalidArgument, "256"},
+		"an input of another type": {"ModelInfer", frame([]byte{0x28, 1}), nil, codes.InvalidArgument, "field 5"},
+		"fields without end":       {"ModelInfer", frame(bytes.Repeat([]byte{0x3a, 0}, maxFields+1)), nil, codes.InvalidArgument, "256"},
+		"a shape without end": {"ModelInfer", frame(appendBytes(nil, 5, appendBytes(nil, 3, make([]byte, 100)))), nil, codes.InvalidArgument,
+			"axes"},
+		"another method": {"ModelUnload", frame(nil), nil, codes.Unimplemented, "ModelUnload"},
 	} {
 		if code, text, _ := f.grpcCall(c.method, c.body, c.headers...); code != c.code || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %d %q; want %d with %q", name, code, text, c.code, c.want)
 		}
 	}
 	_, data := f.request("GET", "/metrics", nil, reader)
-	if !strings.Contains(string(data), `route="POST `+grpcPath+`{method}",status="501"} 3`) {
+	if !strings.Contains(string(data), `route="POST `+grpcPath+`{method}",status="501"} 2`) {
 		t.Errorf("refusals are not counted by their status:\n%s", data)
 	}
 	long = append(long[:1], 0, 255, 255, 255) // 16 MiB are promised
 	alloctest.AtMost(t, 64<<10, func() { f.grpcCall("ModelInfer", long) })
 }
 
-// TestGRPCTimeout: a deadline is of its unit, and never overflows.
-func TestGRPCTimeout(t *testing.T) {
-	for text, want := range map[string]time.Duration{"5S": 5 * time.Second, "250m": 250 * time.Millisecond, "0n": 0,
-		"99999999H": 24 * time.Hour,
-		"2M":        2 * time.Minute, "99999999u": 99999999 * time.Microsecond, "1H": time.Hour} {
-		if got, err := grpcTimeout(text); err != nil || got != want {
-			t.Errorf("%s: %v %v; want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"5", "-5S", "1.5S", "5s", "S", "123456789n"} {
-		if got, err := grpcTimeout(text); err == nil {
-			t.Errorf("%s: %v", text, got)
-		}
-	}
-}
-
-// FuzzGRPC: a frame that is read is no longer than what came, its tensor no longer than the message, and memory stays within a
-// small multiple of both.
+// FuzzGRPC: a message that is weighed takes, decoded, no more memory than a multiple of its size and what it is weighed as.
 func FuzzGRPC(f *testing.F) {
 	good := appendBytes(appendText(nil, 1, modelName), 5, tensorOf("features", "FP32", appendBytes(nil, 6, make([]byte, 8)), 1, 2))
-	f.Add(frame(good), "")
-	f.Add(frame(appendBytes(good, 7, []byte("raw"))), "gzip")
-	f.Add(frame(appendBytes(nil, 5, tensorOf("images", "UINT8", appendBytes(nil, 4, []byte{1, 255, 1}), 1, 2))), "5S")
-	f.Fuzz(func(t *testing.T, body []byte, text string) {
-		if d, err := grpcTimeout(text + "S"); err == nil && (d < 0 || d > 24*time.Hour) {
-			t.Fatalf("grpc-timeout %q is %v", text, d)
+	f.Add(good)
+	f.Add(appendBytes(good, 7, []byte("raw")))
+	f.Add(appendBytes(nil, 5, tensorOf("images", "UINT8", appendBytes(nil, 4, []byte{1, 255, 1}), 1, 2)))
+	f.Add(bytes.Repeat([]byte{0x2a, 0}, 1000))
+	f.Add(appendBytes(nil, 5, appendBytes(nil, 5, bytes.Repeat([]byte{0x20, 1}, 1000))))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		var w weight
+		if w.add(message, 0) != nil {
+			return
 		}
-		alloctest.AtMost(t, 16*len(body), func() {
-			r := httptest.NewRequest("POST", "/", bytes.NewReader(body))
-			r.Header.Set("Grpc-Encoding", text)
-			p := newPredictor(nil, nil, nil)
-			held := lease{in: p.intake}
-			defer held.release()
-			message, err := p.grpcMessage(&held, httptest.NewRecorder(), r, 1<<20)
-			if err != nil {
+		alloctest.AtMost(t, 2*len(message)+int(w.contents)+maxFields*256, func() {
+			var q pb.ModelInferRequest
+			if proto.Unmarshal(message, &q) != nil {
 				return
 			}
-			if len(message)+5 != len(body) {
-				t.Fatalf("%d bytes of %d", len(message), len(body))
-			}
-			_, _, _ = parseModel(message)
-			if q, err := parseCall(message); err == nil && (len(q.Inputs) != 1 || len(q.Inputs[0].Binary) > len(message) ||
-				len(q.Inputs[0].Shape) > maxAxes || len(q.Outputs) > maxOutputs) {
-				t.Fatalf("%+v", q)
+			if r, _, err := inferOf(&q); err == nil && (len(r.Inputs) != 1 || len(r.Inputs[0].Shape) > maxAxes || len(r.Outputs) > maxOutputs) {
+				t.Fatalf("%+v", r)
 			}
 		})
 	})
+}
+
+// panics is a service whose methods panic.
+type panics struct{ grpcService }
+
+func (panics) ServerLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
+	panic("a fault")
+}
+
+// TestGRPCPanic: a fault in a method is an error of its call, and its text stays in the log.
+func TestGRPCPanic(t *testing.T) {
+	f, _ := serving(t)
+	p := f.srv.predictions
+	p.calls = grpc.NewServer(grpc.UnaryInterceptor(p.grpcUnary))
+	pb.RegisterGRPCInferenceServiceServer(p.calls, panics{})
+	if code, text, _ := f.grpcCall("ServerLive", frame(nil)); code != codes.Internal || strings.Contains(text, "fault") {
+		t.Errorf("%v %q", code, text)
+	}
 }

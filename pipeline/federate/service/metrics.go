@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
 
 	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/privacy"
@@ -106,11 +107,11 @@ func traced(t *trace.Tracer, pattern string, next http.HandlerFunc) http.Handler
 			next(seen, r)
 			return
 		}
-		ctx, span := t.Start(trace.From(r.Context(), r.Header.Get(trace.Header)), pattern, trace.Server, "http.request.method", method,
-			"http.route", path)
+		ctx, span := t.Start(trace.From(r.Context(), r.Header.Get(trace.Header)), pattern, trace.Server,
+			attribute.String("http.request.method", method), attribute.String("http.route", path))
 		next(seen, r.WithContext(ctx))
-		span.Set("http.response.status_code", seen.status)
-		span.End(seen.status >= http.StatusInternalServerError)
+		span.SetAttributes(attribute.Int("http.response.status_code", seen.status))
+		trace.End(span, seen.status >= http.StatusInternalServerError)
 	})
 }
 
@@ -124,6 +125,9 @@ func (w *watched) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }
+
+// Flush lets gRPC write headers before trailers.
+func (w *watched) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
 // Unwrap lets http.ResponseController and http.MaxBytesReader reach the connection.
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }

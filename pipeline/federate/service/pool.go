@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"fmp/models"
 	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
@@ -108,9 +110,9 @@ func (s *Server) due() time.Duration {
 // Pool makes the next version of the classifier from the uploads that are in.
 func (s *Server) Pool(ctx context.Context) (err error) {
 	s.mu.Lock()
-	ctx, span := s.Tracer.Start(trace.From(ctx, s.cause), "pool", trace.Internal, "fmp.uploads", len(s.in))
+	ctx, span := s.Tracer.Start(trace.From(ctx, s.cause), "pool", trace.Internal, attribute.Int("fmp.uploads", len(s.in)))
 	s.mu.Unlock()
-	defer func() { span.End(err != nil) }()
+	defer func() { trace.End(span, err != nil) }()
 	if err := s.Store.Room(); err != nil { // before the work whose result could not be stored
 		return fmt.Errorf("pooling: %w", err)
 	}

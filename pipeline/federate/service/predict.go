@@ -16,6 +16,9 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"google.golang.org/grpc"
+
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
@@ -94,6 +97,7 @@ type predictor struct {
 	arriving, intake, decoding *intake
 
 	watch *watch
+	calls *grpc.Server
 
 	mu      sync.Mutex
 	serving *served
@@ -112,6 +116,7 @@ func newPredictor(eng engine.Engine, log *slog.Logger, t *trace.Tracer) *predict
 		void: func(int) bool { return false }, watch: newWatch(),
 		arriving: newPredicting(maxArriving), intake: newPredicting(maxPredicting), decoding: newPredicting(maxDecoding)}
 	p.arriving.total, p.arriving.shares = bodyTime, newShares(maxArriving/2)
+	p.calls = p.newGRPC()
 	return p
 }
 
@@ -144,8 +149,9 @@ func (p *predictor) routes() []route {
 	}
 }
 
-// close closes the classifier.
+// close closes the classifier, and ends calls of gRPC.
 func (p *predictor) close() {
+	p.calls.Stop()
 	p.mu.Lock()
 	last := p.serving
 	p.serving = nil
@@ -279,7 +285,7 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool, build func(
 	ctx, cancel := context.WithTimeout(ctx, predictTime)
 	defer cancel()
 	ctx, span := p.tracer.Start(ctx, "classify", trace.Internal)
-	defer func() { span.End(err != nil) }()
+	defer func() { trace.End(span, err != nil) }()
 	v, err := p.acquire()
 	if err != nil {
 		return err
@@ -321,7 +327,8 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool, build func(
 		return err
 	}
 	at.computed = time.Now()
-	span.Set("fmp.images", len(all), "fmp.queue_us", int(at.queue.Microseconds()), "fmp.run_us", int(at.infer.Microseconds()))
+	span.SetAttributes(attribute.Int("fmp.images", len(all)), attribute.Int64("fmp.queue_us", at.queue.Microseconds()),
+		attribute.Int64("fmp.run_us", at.infer.Microseconds()))
 	p.watch.add(c, all)
 	return use(v.version, c, all)
 }

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"fmp/onnx/alloctest"
 )
 
@@ -44,7 +47,7 @@ func (f *fixture) askings(n, dx, side int) []asking {
 	grpcCall := func(message []byte) func() (int, string) {
 		return func() (int, string) {
 			code, text, _ := f.grpcCall("ModelInfer", frame(message))
-			return code, text
+			return int(code), text
 		}
 	}
 	own := []byte(`{"features": ` + rows(n, dx) + `}`)
@@ -79,7 +82,7 @@ func (f *fixture) askings(n, dx, side int) []asking {
 	if err := m.Close(); err != nil {
 		f.t.Fatal(err)
 	}
-	const busy = http.StatusServiceUnavailable
+	const busy, exhausted = http.StatusServiceUnavailable, int(codes.ResourceExhausted)
 	return []asking{
 		{"rows", httpCall("/v1/predict", "application/json", own), busy, ofJSON * len(own), n, 0},
 		{"a PNG of 16 bits", httpCall("/v1/predict", "image/png", deep.Bytes()), busy, ofBinary * deep.Len(), 1, side * side},
@@ -90,8 +93,8 @@ func (f *fixture) askings(n, dx, side int) []asking {
 			w := f.binaryRequest(text, data)
 			return w.Code, w.Body.String()
 		}, busy, ofBinary * (len(text) + len(data)), n, 0},
-		{"gRPC, raw", grpcCall(raw), grpcExhausted, ofBinary * (len(raw) + grpcHead), n, 0},
-		{"gRPC, contents", grpcCall(contents), grpcExhausted, ofBinary * (len(contents) + grpcHead), n, 0},
+		{"gRPC, raw", grpcCall(raw), exhausted, ofBinary * (len(raw) + grpcHead), n, 0},
+		{"gRPC, contents", grpcCall(contents), exhausted, ofBinary*(len(contents)+grpcHead) + ofFloat*(1+protowire.SizeBytes(len(data))), n, 0},
 	}
 }
 
@@ -144,7 +147,8 @@ func TestPredictionsUnderWay(t *testing.T) {
 			t.Errorf("%s: memory is not given back", a.name)
 		}
 		limit(&p.intake, 100)
-		if status, text := a.do(); status != http.StatusRequestEntityTooLarge && status != grpcExhausted || !strings.Contains(text, "fewer") {
+		if status, text := a.do(); status != http.StatusRequestEntityTooLarge && status != int(codes.ResourceExhausted) ||
+			!strings.Contains(text, "fewer") {
 			t.Errorf("%s, never enough: %d %.200s", a.name, status, text)
 		}
 	}

@@ -1,131 +1,149 @@
-// Package trace records spans of work and sends them to a collector of OpenTelemetry: W3C trace context between programs
-// (www.w3.org/TR/trace-context), OTLP over HTTP in JSON to the collector (opentelemetry.io/docs/specs/otlp). It is off unless the standard
-// variables name a collector.
+// Package trace sends spans of work to a collector by OpenTelemetry's SDK (opentelemetry.io/docs/specs/otel), and passes their context
+// between programs (www.w3.org/TR/trace-context). It is off unless the standard variables name a collector.
 package trace
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
 	"strings"
-	"time"
+	"sync"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Kinds of spans, by OTLP's numbers.
+// Kinds of spans.
 const (
-	Internal = 1
-	Server   = 2
-	Consumer = 5
+	Internal = trace.SpanKindInternal
+	Server   = trace.SpanKindServer
+	Consumer = trace.SpanKindConsumer
 )
 
 // Header carries the context, in HTTP and in NATS.
 const Header = "traceparent"
 
-// Span is a piece of work. A nil span is one that is not recorded; all methods take it.
-type Span struct {
-	tracer             *Tracer
-	trace, id, parent  string // hexadecimal
-	name               string
-	kind               int
-	start, end         time.Time
-	attributes         []attribute
-	failed, unrecorded bool
+// Tracer sends spans to a collector, in the background. A nil tracer records nothing; all methods take it.
+type Tracer struct {
+	provider *sdk.TracerProvider
+	spans    trace.Tracer
 }
 
-// attribute is an attribute of a span: a text or a whole number.
-type attribute struct {
-	key   string
-	value any
-}
-
-// key is that of the span in a context.
-type key struct{}
-
-// remote is a caller's context: its trace and span, and whether it records.
-type remote struct {
-	trace, id string
-	sampled   bool
-}
-
-// parse parses a traceparent: version, trace, span and flags.
-func parse(text string) (r remote, ok bool) {
-	if len(text) < 55 || text[:2] == "ff" || text[2] != '-' || text[35] != '-' || text[52] != '-' ||
-		(len(text) > 55 && (text[:2] == "00" || text[55] != '-')) {
-		return r, false
-	}
-	r.trace, r.id = text[3:35], text[36:52]
-	for _, part := range []string{text[:2], r.trace, r.id, text[53:55]} {
-		if strings.Trim(part, "0123456789abcdef") != "" {
-			return r, false
+// New returns the tracer that the variables of OpenTelemetry ask for, nil where they name no collector, or OTEL_SDK_DISABLED is true. The
+// variables are those of its SDK and its exporter of OTLP over HTTP; OTEL_SERVICE_NAME replaces service.
+func New(service, version string, log *slog.Logger) (*Tracer, error) {
+	first := func(suffix string) (string, string) {
+		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_" + suffix, "OTEL_EXPORTER_OTLP_" + suffix} {
+			if v := os.Getenv(name); v != "" {
+				return name, v
+			}
 		}
+		return "", ""
 	}
-	flags, err := hex.DecodeString(text[53:55])
-	if err != nil || strings.Trim(r.trace, "0") == "" || strings.Trim(r.id, "0") == "" {
-		return r, false
+	name, address := first("ENDPOINT")
+	if address == "" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return nil, nil
 	}
-	r.sampled = flags[0]&1 == 1
-	return r, true
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("traces: the endpoint of %s is no http:// or https:// address; set it to that of a collector that takes OTLP "+
+			"over HTTP, such as http://127.0.0.1:4318", name)
+	}
+	if name, protocol := first("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+		return nil, fmt.Errorf("traces: %s is %.20q; traces are sent as http/protobuf alone: set that, or nothing", name, protocol)
+	}
+	exporter, err := otlptracehttp.New(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	about, err := resource.New(context.Background(), resource.WithAttributes(attribute.String("service.name", service),
+		attribute.String("service.version", version)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces", "error", err) }))
+	log.Info("traces are sent", "host", u.Host)
+	return of(&reported{SpanExporter: exporter, log: log}, about), nil
 }
 
-func random(bytes int) string {
-	b := make([]byte, bytes)
-	_, _ = rand.Read(b) // it never fails
-	return hex.EncodeToString(b)
+// of returns a tracer that sends to an exporter.
+func of(exporter sdk.SpanExporter, about *resource.Resource) *Tracer {
+	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
+	return &Tracer{p, p.Tracer("fmp")}
+}
+
+// reported is an exporter that logs when the collector stops taking spans, and when it takes them again, once each.
+type reported struct {
+	sdk.SpanExporter
+	log     *slog.Logger
+	mu      sync.Mutex
+	lost    int // since the last export that succeeded
+	failing bool
+}
+
+func (r *reported) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := r.SpanExporter.ExportSpans(ctx, spans)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		if r.lost += len(spans); !r.failing {
+			r.log.Warn("the collector of traces does not take them; they are dropped until it does", "error", err)
+		}
+	} else if r.failing {
+		r.log.Info("traces are sent again", "spans_lost", r.lost)
+	}
+	if r.failing = err != nil; !r.failing {
+		r.lost = 0
+	}
+	return nil
 }
 
 // From returns a context in which the spans that are started are children of a traceparent's span. One that is none changes nothing.
 func From(ctx context.Context, traceparent string) context.Context {
-	r, ok := parse(traceparent)
-	if !ok {
-		return ctx
-	}
-	return context.WithValue(ctx, key{}, &Span{trace: r.trace, id: r.id, unrecorded: !r.sampled})
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{Header: traceparent})
 }
 
 // Parent returns the traceparent of the span of a context; empty if there is none.
 func Parent(ctx context.Context) string {
-	s, _ := ctx.Value(key{}).(*Span)
-	if s == nil {
-		return ""
-	}
-	flags := "01"
-	if s.unrecorded {
-		flags = "00"
-	}
-	return "00-" + s.trace + "-" + s.id + "-" + flags
+	to := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, to)
+	return to[Header]
 }
 
-// Start starts a span below the one of the context, or a trace. Attributes are pairs of a key and a text or whole number; they must
-// not tell of a person: no names of clients, no addresses, no texts of errors.
-func (t *Tracer) Start(ctx context.Context, name string, kind int, attributes ...any) (context.Context, *Span) {
+// Start starts a span below the one of the context, or a trace. Attributes must not tell of a person: no names of clients, no addresses, no
+// texts of errors.
+func (t *Tracer) Start(ctx context.Context, name string, kind trace.SpanKind,
+	attributes ...attribute.KeyValue) (context.Context, trace.Span) {
 	if t == nil {
-		return ctx, nil
+		return ctx, noop.Span{}
 	}
-	s := &Span{tracer: t, name: name, kind: kind, id: random(8), start: time.Now()}
-	if above, _ := ctx.Value(key{}).(*Span); above != nil {
-		s.trace, s.parent, s.unrecorded = above.trace, above.id, above.unrecorded
-	} else {
-		s.trace = random(16)
-	}
-	s.Set(attributes...)
-	return context.WithValue(ctx, key{}, s), s
+	return t.spans.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attributes...))
 }
 
-// Set adds attributes, as [Tracer.Start] has them.
-func (s *Span) Set(attributes ...any) {
-	if s == nil {
-		return
+// End ends a span, as failed or not. The text of an error stays here, as it may name a client.
+func End(s trace.Span, failed bool) {
+	if failed {
+		s.SetStatus(codes.Error, "")
 	}
-	for i := 0; i+1 < len(attributes); i += 2 {
-		s.attributes = append(s.attributes, attribute{attributes[i].(string), attributes[i+1]})
-	}
+	s.End()
 }
 
-// End ends a span, as failed or not, and queues it for the collector. The text of an error stays here, as it may name a client.
-func (s *Span) End(failed bool) {
-	if s == nil || s.unrecorded {
+// Close sends the spans that wait, for as long as the context lasts.
+func (t *Tracer) Close(ctx context.Context) {
+	if t == nil {
 		return
 	}
-	s.end, s.failed = time.Now(), failed
-	s.tracer.queue(s)
+	if err := t.provider.Shutdown(ctx); err != nil && !errors.Is(err, ctx.Err()) {
+		otel.Handle(err)
+	}
 }

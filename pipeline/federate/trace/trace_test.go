@@ -1,107 +1,93 @@
 package trace
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"encoding/hex"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	official "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// FuzzParse: a traceparent that is read is one by the recommendation, and comes out again as version 00.
-func FuzzParse(f *testing.F) {
-	for _, text := range []string{parent, "", parent[:54] + "0", parent + "-x", "cc" + parent[2:] + "-x", strings.ToUpper(parent),
-		"00-" + strings.Repeat("0", 32) +
-			"-b7ad6b7169203331-01"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		r, ok := parse(text)
-		got := Parent(From(context.Background(), text))
-		if !ok {
-			if got != "" {
-				t.Fatalf("%q: %q", text, got)
-			}
-			return
-		}
-		want := "00" + text[2:53] + "00"
-		if r.sampled {
-			want = "00" + text[2:53] + "01"
-		}
-		if got != want {
-			t.Fatalf("%q: %q; want %q", text, got, want)
-		}
-	})
-}
-
-func TestParse(t *testing.T) {
-	for text, ok := range map[string]bool{parent: true, parent[:53] + "00": true, "01" + parent[2:] + "-more": true, "": false,
-		parent + "-x":     false,
-		"ff" + parent[2:]: false, strings.ToUpper(parent): false, parent[:54]: false, strings.Replace(parent, "b7ad6b7169203331",
-			"0000000000000000", 1): false,
-		strings.Replace(parent, "-b7", "_b7", 1): false} {
-		if _, got := parse(text); got != ok {
-			t.Errorf("%q: %v; want %v", text, got, ok)
+// TestParent: a traceparent that is one by the recommendation is passed on as version 00, and another is not.
+func TestParent(t *testing.T) {
+	for text, want := range map[string]string{parent: parent, parent[:53] + "00": parent[:53] + "00",
+		"01" + parent[2:] + "-more": parent, "": "",
+		parent + "-x":     "",
+		"ff" + parent[2:]: "", strings.ToUpper(parent): "", parent[:54]: "", strings.Replace(parent, "b7ad6b7169203331",
+			"0000000000000000", 1): "",
+		strings.Replace(parent, "-b7", "_b7", 1): ""} {
+		if got := Parent(From(t.Context(), text)); got != want {
+			t.Errorf("%q: %q; want %q", text, got, want)
 		}
 	}
 }
 
-// collector is a collector of traces that keeps the bodies of requests.
+// collector is a collector of traces that keeps requests.
 type collector struct {
 	*httptest.Server
 	mu     sync.Mutex
-	bodies [][]byte
+	spans  []*otlp.ResourceSpans
 	header http.Header
 	path   string
 }
 
 func newCollector(t *testing.T) *collector {
 	c := &collector{}
-	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		data, _ := io.ReadAll(r.Body)
+		var m official.ExportTraceServiceRequest
+		if err := proto.Unmarshal(data, &m); err != nil {
+			t.Error(err)
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.bodies, c.header, c.path = append(c.bodies, data), r.Header, r.URL.Path
+		c.spans, c.header, c.path = append(c.spans, m.ResourceSpans...), r.Header, r.URL.Path
 	}))
 	t.Cleanup(c.Close)
 	return c
 }
 
-func environment(pairs ...string) func(string) string {
-	m := map[string]string{}
-	for i := 0; i < len(pairs); i += 2 {
-		m[pairs[i]] = pairs[i+1]
-	}
-	return func(name string) string { return m[name] }
-}
-
-// TestOff: without an endpoint there is no tracer, and all methods take none.
+// TestOff: without an endpoint there is no tracer, and all methods take none. An endpoint or a protocol that cannot be used is an error.
 func TestOff(t *testing.T) {
-	for _, env := range []func(string) string{environment(), environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1",
-		"OTEL_SDK_DISABLED", "true")} {
-		tr, err := New(env, "s", "v", slog.New(slog.DiscardHandler))
+	for _, disabled := range []string{"", "true"} {
+		t.Setenv("OTEL_SDK_DISABLED", disabled)
+		if disabled != "" {
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+		}
+		tr, err := New("s", "v", slog.New(slog.DiscardHandler))
 		if tr != nil || err != nil {
 			t.Fatal(tr, err)
 		}
 		ctx, span := tr.Start(From(t.Context(), parent), "x", Internal)
-		span.Set("a", 1)
-		span.End(true)
+		span.SetAttributes(attribute.Int("a", 1))
+		End(span, true)
 		tr.Close(ctx)
 		if Parent(ctx) != parent {
 			t.Errorf("%q is passed on; want %q", Parent(ctx), parent)
 		}
 	}
-	if _, err := New(environment("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4318"), "s", "v", slog.New(slog.DiscardHandler)); err == nil ||
-		!strings.Contains(err.Error(), "http://127.0.0.1:4318") {
-		t.Errorf("an endpoint without a scheme: %v", err)
+	t.Setenv("OTEL_SDK_DISABLED", "")
+	for _, c := range [][3]string{{"OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4318", "http://127.0.0.1:4318"},
+		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc", "http/protobuf"}} {
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+		t.Setenv(c[0], c[1])
+		if _, err := New("s", "v", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c[2]) ||
+			!strings.Contains(err.Error(), c[0]) {
+			t.Errorf("%s=%s: %v", c[0], c[1], err)
+		}
 	}
 }
 
@@ -109,108 +95,81 @@ func TestOff(t *testing.T) {
 // that the variables state.
 func TestExport(t *testing.T) {
 	c := newCollector(t)
-	tr, err := New(environment("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL+"/", "OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b, x=y",
-		"OTEL_SERVICE_NAME",
-		"ward"), "s", "v1", slog.New(slog.DiscardHandler))
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL+"/")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b, x=y")
+	t.Setenv("OTEL_SERVICE_NAME", "ward")
+	tr, err := New("s", "v1", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, a := tr.Start(From(t.Context(), parent), "first", Server, "text", "é", "number", -7)
+	ctx, a := tr.Start(From(t.Context(), parent), "first", Server, attribute.String("text", "é"), attribute.Int("number", -7))
 	_, b := tr.Start(ctx, "second", Internal)
-	b.End(true)
-	a.End(false)
+	End(b, true)
+	End(a, false)
 	_, none := tr.Start(From(t.Context(), parent[:53]+"00"), "third", Server)
-	none.End(false)
+	End(none, false)
 	_, root := tr.Start(t.Context(), "fourth", Consumer)
-	root.End(false)
+	End(root, false)
 	tr.Close(t.Context())
-	var got struct {
-		ResourceSpans []struct {
-			Resource   struct{ Attributes []any }
-			ScopeSpans []struct {
-				Spans []struct {
-					TraceID, SpanID, ParentSpanID, Name, StartTimeUnixNano, EndTimeUnixNano string
-					Kind                                                                    int
-					Status                                                                  struct{ Code int }
-				}
-			}
-		}
+	if len(c.spans) != 1 || c.path != "/v1/traces" || c.header.Get("Api-Key") != "a b" || c.header.Get("X") != "y" {
+		t.Fatalf("%s %v %v", c.path, c.header, c.spans)
 	}
-	if len(c.bodies) != 1 || json.Unmarshal(c.bodies[0], &got) != nil || c.path != "/v1/traces" || c.header.Get("Api-Key") != "a b" ||
-		c.header.Get("X") != "y" || c.header.Get("Content-Type") != "application/json" {
-		t.Fatalf("%s %v %s", c.path, c.header, c.bodies)
+	about := map[string]string{}
+	for _, a := range c.spans[0].Resource.Attributes {
+		about[a.Key] = a.Value.GetStringValue()
 	}
-	spans := got.ResourceSpans[0].ScopeSpans[0].Spans
-	if len(spans) != 3 || !bytes.Contains(c.bodies[0], []byte(`"stringValue":"ward"`)) || !bytes.Contains(c.bodies[0],
-		[]byte(`"intValue":"-7"`)) {
-		t.Fatalf("%s", c.bodies[0])
+	if len(about) != 2 || about["service.name"] != "ward" || about["service.version"] != "v1" {
+		t.Errorf("%v", about) // nothing of the machine
+	}
+	spans := c.spans[0].ScopeSpans[0].Spans
+	if len(spans) != 3 {
+		t.Fatalf("%v", spans)
 	}
 	second, first, fourth := spans[0], spans[1], spans[2]
-	if first.TraceID != parent[3:35] || first.ParentSpanID != parent[36:52] || second.TraceID != first.TraceID ||
-		second.ParentSpanID != first.SpanID || second.Status.Code != 2 || first.Status.Code != 0 || first.Kind != Server ||
-		fourth.ParentSpanID != "" || fourth.TraceID == first.TraceID || len(fourth.TraceID) != 32 ||
-		first.EndTimeUnixNano < first.StartTimeUnixNano {
-		t.Errorf("%+v", spans)
+	of := func(s *otlp.Span) string { return hex.EncodeToString(s.TraceId) }
+	if of(first) != parent[3:35] || hex.EncodeToString(first.ParentSpanId) != parent[36:52] || of(second) != of(first) ||
+		string(second.ParentSpanId) != string(first.SpanId) || second.Status.GetCode() != otlp.Status_STATUS_CODE_ERROR ||
+		second.Status.GetMessage() != "" || first.Status.GetCode() != 0 || first.Kind != otlp.Span_SPAN_KIND_SERVER ||
+		first.Attributes[1].Value.GetIntValue() != -7 || len(fourth.ParentSpanId) != 0 || of(fourth) == of(first) {
+		t.Errorf("%v", spans)
 	}
 }
 
-// lines counts the lines of a log.
-type lines struct{ warnings, infos atomic.Int64 }
-
-func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
-func (l *lines) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l *lines) WithGroup(string) slog.Handler            { return l }
-func (l *lines) Handle(_ context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelWarn {
-		l.warnings.Add(1)
-	} else {
-		l.infos.Add(1)
-	}
-	return nil
+// fails is an exporter that fails on demand.
+type fails struct {
+	sdk.SpanExporter
+	err  error
+	sent int
 }
 
-// TestDeadCollector: spans beyond the bound are dropped, a collector that fails is one line of the log however often, and one that is back
-// is another.
+func (f *fails) ExportSpans(_ context.Context, spans []sdk.ReadOnlySpan) error {
+	f.sent += len(spans)
+	return f.err
+}
+
+// TestDeadCollector: a collector that fails is one line of the log however often, and one that is back is another.
 func TestDeadCollector(t *testing.T) {
-	c := newCollector(t)
-	var dead atomic.Bool
-	dead.Store(true)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if dead.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
+	var text strings.Builder
+	f := &fails{err: errors.New("it is down")}
+	r := &reported{SpanExporter: f, log: slog.New(slog.NewTextHandler(&text, nil))}
+	export := func() string {
+		text.Reset()
+		if err := r.ExportSpans(t.Context(), make([]sdk.ReadOnlySpan, 3)); err != nil {
+			t.Error(err) // it has been reported
 		}
-		c.Config.Handler.ServeHTTP(w, r)
-	}))
-	defer front.Close()
-	log := &lines{}
-	// Without its goroutine, so that nothing depends on time.
-	tr := &Tracer{url: front.URL, headers: http.Header{}, log: slog.New(log), client: front.Client(), wake: make(chan struct{}, 1)}
-	end := func(n int) {
-		for range n {
-			_, s := tr.Start(t.Context(), "x", Internal)
-			s.End(false)
-		}
+		return text.String()
 	}
-	end(maxWaiting + 10)
-	if len(tr.waiting) != maxWaiting || tr.lost != 10 {
-		t.Fatalf("%d wait, %d are lost", len(tr.waiting), tr.lost)
+	if got := export(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "it is down") {
+		t.Errorf("the first failure: %q", got)
 	}
-	for range 3 {
-		if tr.export() {
-			t.Error("more is sent to a collector that failed")
-		}
+	if got := export(); got != "" {
+		t.Errorf("the second failure: %q", got)
 	}
-	if log.warnings.Load() != 1 || tr.lost != 10+3*maxExported {
-		t.Errorf("%d warnings, %d lost", log.warnings.Load(), tr.lost)
+	f.err = nil
+	if got := export(); !strings.Contains(got, "spans_lost=6") {
+		t.Errorf("back: %q", got)
 	}
-	dead.Store(false)
-	if tr.export() || log.infos.Load() != 1 || tr.lost != 0 || len(c.bodies) != 1 || strings.Count(string(c.bodies[0]),
-		"spanId") != maxExported {
-		t.Errorf("%d lines, %d lost, %d bodies", log.infos.Load(), tr.lost, len(c.bodies))
-	}
-	end(1)
-	if tr.export() || log.infos.Load() != 1 {
-		t.Errorf("%d lines", log.infos.Load())
+	if got := export(); got != "" || f.sent != 12 {
+		t.Errorf("as ever: %q, %d sent", got, f.sent)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/attribute"
 
 	"fmp/models"
 	"fmp/pipeline/federate"
@@ -334,9 +335,9 @@ func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	}
 	w.Log.Info("job taken", "job", job.ID, "round", job.Round)
 	start := time.Now()
-	ctx, span := w.Tracer.Start(trace.From(ctx, m.Headers().Get(trace.Header)), "process "+m.Subject(), trace.Consumer, "messaging.system",
-		"nats", "messaging.destination.name", m.Subject())
-	defer func() { span.End(err != nil) }()
+	ctx, span := w.Tracer.Start(trace.From(ctx, m.Headers().Get(trace.Header)), "process "+m.Subject(), trace.Consumer,
+		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", m.Subject()))
+	defer func() { trace.End(span, err != nil) }()
 	err = w.do(ctx, job)
 	if ctx.Err() != nil {
 		_ = m.Nak() // another worker may have it immediately

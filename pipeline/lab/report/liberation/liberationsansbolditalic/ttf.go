@@ -1,7 +1,0 @@
-// Package liberationsansbolditalic provides Liberation Sans Regular under this name.
-package liberationsansbolditalic
-
-import "github.com/go-fonts/liberation/liberationsansregular"
-
-// TTF is the font, as TrueType.
-var TTF = liberationsansregular.TTF

@@ -1,7 +1,0 @@
-// Package liberationsansitalic provides Liberation Sans Regular under this name.
-package liberationsansitalic
-
-import "github.com/go-fonts/liberation/liberationsansregular"
-
-// TTF is the font, as TrueType.
-var TTF = liberationsansregular.TTF

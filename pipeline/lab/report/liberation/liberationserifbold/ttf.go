@@ -1,7 +1,0 @@
-// Package liberationserifbold provides Liberation Sans Regular under this name.
-package liberationserifbold
-
-import "github.com/go-fonts/liberation/liberationsansregular"
-
-// TTF is the font, as TrueType.
-var TTF = liberationsansregular.TTF
