@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom module edge-all wasm page setup demo played test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
+.PHONY: all build size sbom module edge-all lib wheel wasm page setup demo played test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -67,6 +67,21 @@ edge-all: ## bin/fmp-edge-OS-ARCH for every platform that the client is built fo
 
 wasm: ## bin/fmp-edge-js.wasm and bin/fmp-edge-wasip1.wasm
 	@set -e; for os in js wasip1; do CGO_ENABLED=0 GOOS=$$os GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-edge-$$os.wasm ./cmd/fmp-edge; wc -c $(BIN)/fmp-edge-$$os.wasm; done
+
+# The client as a C library (docs/edge-library.md), for this machine or, with LIB_OS, LIB_ARCH and CC, for another. iOS takes static ones alone.
+LIB := $(BIN)/lib
+LIB_OS ?= $(shell $(GO) env GOOS)
+LIB_ARCH ?= $(shell $(GO) env GOARCH)
+LIBFMP := $(if $(filter windows,$(LIB_OS)),fmp.dll,$(if $(filter darwin ios,$(LIB_OS)),libfmp.dylib,libfmp.so))
+lib: ## bin/lib: libfmp, shared and static, and fmp.h
+	@mkdir -p $(LIB)
+	@set -e; for m in shared archive; do f=$(LIBFMP); case $$m in archive) f=libfmp.a;; esac; \
+	  [ "$${m}$(LIB_OS)" != sharedios ] || continue; echo "building $(LIB)/$$f for $(LIB_OS)/$(LIB_ARCH)"; \
+	  CGO_ENABLED=1 GOOS=$(LIB_OS) GOARCH=$(LIB_ARCH) $(GO) build $(VCS) -trimpath -ldflags="-s -w" -tags minimal -buildmode=c-$$m -o $(LIB)/$$f ./cmd/libfmp; \
+	  rm -f $(LIB)/$${f%.*}.h $(LIB)/libfmp.h; wc -c $(LIB)/$$f; done; cp cmd/libfmp/fmp.h $(LIB)
+
+wheel: lib ## bin/fmp-VERSION-py3-none-PLATFORM.whl: the library for Python
+	$(GO) run ./cmd/libfmp/wheel $(LIB)/$(LIBFMP) cmd/libfmp/python $(BIN)
 
 # The browser is asked for nothing but this folder, so that any web server can show it; the program is unpacked in the page.
 PAGE := $(BIN)/page

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
-	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
@@ -178,42 +176,23 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 	} else if err != nil {
 		return nil, refused("evaluate", err)
 	}
-	m := &tally.Images{C: c.Manifest.C}
-	origin, err := models.ReadOrigin(c.Manifest)
+	scores, err := c.Scores()
 	if err != nil {
 		return nil, refused("evaluate", err)
 	}
-	if origin.Sets != nil {
-		m.Level = origin.Sets.Level
-	}
-	if err := o.add(ctx, c, m, path, log); err != nil {
+	if err := o.add(ctx, c, scores.Add, path, log); err != nil {
 		return nil, refused("evaluate", err)
 	}
-	var r *tally.Report
-	if o.epsilon != 0 {
-		r, err = m.Noisy(o.epsilon, o.delta, rand.Reader)
-	} else {
-		r, err = m.Report(o.least)
-	}
+	r, err := scores.Report(o.least, o.epsilon, o.delta)
 	if err != nil {
 		return nil, refused("evaluate", err)
 	}
-	r.Classifier, r.Names = c.Manifest.Digest, c.Manifest.Classes
 	return r, nil
 }
 
 // add scores the images, or the feature rows (.npy), of a path.
-func (o *scoring) add(ctx context.Context, c *classify.Classifier, m *tally.Images, path string, log io.Writer) error {
-	each := func(ps []classify.Prediction) error {
-		for i := range ps {
-			p := &ps[i]
-			top, _ := p.Top()
-			if err := m.Add(p.Label, top, float64(p.Probabilities[top]), p.Set); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+func (o *scoring) add(ctx context.Context, c *classify.Classifier, each func([]classify.Prediction) error, path string,
+	log io.Writer) error {
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
 		rows, err := npy.Load(path)
 		if err != nil {

@@ -15,7 +15,6 @@ import (
 	"fmp/onnx/cost"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
-	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
@@ -495,20 +494,11 @@ func (s *session) receipt(q *request) (any, []byte, error) {
 
 // openClassifier opens a classifier.
 func (s *session) openClassifier(q *request) (any, []byte, error) {
-	m, err := serde.Closed(q.data)
-	if err != nil {
-		return nil, nil, fmt.Errorf("classifier: %w", err)
-	}
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		return nil, nil, fmt.Errorf("classifier: %w", err)
-	}
-	f.Digest = models.DigestBytes(q.data)
 	e, err := pure.New(engine.Options{Threads: 1, Bytes: cost.Foreign.Bytes})
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := classify.New(e, m, f)
+	c, err := classify.Parse(e, q.data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("classifier: %w", err)
 	}
@@ -516,10 +506,9 @@ func (s *session) openClassifier(q *request) (any, []byte, error) {
 		return nil, nil, errors.New("the classifier takes feature rows; fmp pool without --rows makes one that takes images")
 	}
 	c.Batch, s.classifier = 1, c
-	_, sets := m.Graph.Output(models.SetOutput)
-	_, intervals := m.Graph.Output("low")
-	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H, "width": c.Fit.W, "sets": sets, "intervals": intervals},
-		nil, nil
+	f := c.Manifest
+	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H, "width": c.Fit.W, "sets": c.Has(models.SetOutput),
+		"intervals": c.Has("low")}, nil, nil
 }
 
 // predicted is the prediction of one image.

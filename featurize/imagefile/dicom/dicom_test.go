@@ -268,8 +268,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestEncode: a written file is read back with all of its 16 bits, has the same bytes again, and its group of file information has the length
-// that it states.
+// TestEncode: a written file is read back with all of its 16 bits, has the same bytes again, and its group of file information has the
+// length that it states.
 func TestEncode(t *testing.T) {
 	im := image.NewGray16(image.Rect(3, 5, 10, 8))
 	for i := range 21 {

@@ -1,0 +1,319 @@
+package main
+
+/*
+#include <stdlib.h>
+#define FMP_TYPES_ALONE
+#include "fmp.h"
+*/
+import "C"
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"unsafe"
+
+	"fmp/cmd/buildinfo"
+	"fmp/featurize/imagefile"
+	"fmp/onnx/regularfile"
+	"fmp/onnx/serde"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/client"
+)
+
+// Texts that are read of a caller.
+const (
+	maxText = 4096
+	maxKey  = 1 << 16
+)
+
+// guarded runs a call, turns an error or a panic into a message, and returns the code of fmp.h.
+func guarded(message **C.char, call func() error) (code C.int) {
+	defer func() {
+		if r := recover(); r != nil {
+			code = failed(message, fmt.Errorf("internal error: %v; this is a fault of the library, not of your input", r))
+		}
+	}()
+	if err := call(); err != nil {
+		return failed(message, err)
+	}
+	return C.FMP_OK
+}
+
+func failed(message **C.char, err error) C.int {
+	if message != nil {
+		*message = C.CString(err.Error())
+	}
+	return C.FMP_ERROR
+}
+
+// text copies a caller's text; NULL is "".
+func text(s *C.char) (string, error) {
+	if s == nil {
+		return "", nil
+	}
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(s)), maxText+1)
+	for n := range maxText + 1 {
+		if bytes[n] == 0 {
+			return string(bytes[:n]), nil
+		}
+	}
+	return "", fmt.Errorf("a text has more than %d bytes", maxText)
+}
+
+// copied copies a caller's bytes.
+func copied(what string, data unsafe.Pointer, size C.size_t, most int) ([]byte, error) {
+	if data == nil || size == 0 || uint64(size) > uint64(min(most, math.MaxInt32)) {
+		return nil, fmt.Errorf("%s: %d bytes at %v; allowed are 1 to %d", what, uint64(size), data, most)
+	}
+	return C.GoBytes(data, C.int(size)), nil
+}
+
+// give gives bytes to the caller.
+func give(to *C.fmp_buffer, data []byte) error {
+	p := C.CBytes(data)
+	if p == nil {
+		return errors.New("no memory")
+	}
+	to.data, to.size = p, C.size_t(len(data))
+	return nil
+}
+
+// imagesOf views a caller's images.
+func imagesOf(c *C.fmp_images) (*images, error) {
+	if c == nil || c.items == nil || c.n < 1 || c.n > maxImages {
+		n := uint64(0)
+		if c != nil {
+			n = uint64(c.n)
+		}
+		return nil, fmt.Errorf("%d images; want 1 to %d, and where they are", n, maxImages)
+	}
+	items := unsafe.Slice(c.items, int(c.n))
+	im := &images{n: len(items), read: func(i int) ([]byte, error) {
+		return copied(fmt.Sprintf("image %d", i), items[i].data, items[i].size, imagefile.MaxBytes)
+	}}
+	if c.labels != nil {
+		im.labels = slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(c.labels)), len(items)))
+	}
+	return im, nil
+}
+
+//export fmp_version
+func fmp_version() *C.char { return C.CString(buildinfo.Read().Version) }
+
+//export fmp_classifier_open
+func fmp_classifier_open(path *C.char, out *C.fmp_handle, message **C.char) C.int {
+	return guarded(message, func() error {
+		name, err := text(path)
+		if err == nil && (name == "" || out == nil) {
+			err = errors.New("classifier: give a path, and a place for the handle")
+		}
+		if err != nil {
+			return err
+		}
+		data, err := regularfile.ReadFile(name, serde.MaxFileBytes)
+		if err != nil {
+			return fmt.Errorf("classifier: %w", err)
+		}
+		if err := client.Heed(name, "", ""); err != nil {
+			return err
+		}
+		h, err := openClassifier(data)
+		if err == nil {
+			*out = C.fmp_handle(h)
+		}
+		return err
+	})
+}
+
+//export fmp_classifier_load
+func fmp_classifier_load(data unsafe.Pointer, size C.size_t, out *C.fmp_handle, message **C.char) C.int {
+	return guarded(message, func() error { return load("classifier", data, size, out, openClassifier) })
+}
+
+//export fmp_client_load
+func fmp_client_load(data unsafe.Pointer, size C.size_t, approved *C.char, out *C.fmp_handle, message **C.char) C.int {
+	return guarded(message, func() error {
+		digest, err := text(approved)
+		if err != nil {
+			return err
+		}
+		return load("client graph", data, size, out, func(data []byte) (uint64, error) { return openClient(data, digest) })
+	})
+}
+
+func load(what string, data unsafe.Pointer, size C.size_t, out *C.fmp_handle, open func([]byte) (uint64, error)) error {
+	if out == nil {
+		return fmt.Errorf("%s: no place for the handle", what)
+	}
+	b, err := copied(what, data, size, serde.MaxFileBytes)
+	if err != nil {
+		return err
+	}
+	h, err := open(b)
+	if err == nil {
+		*out = C.fmp_handle(h)
+	}
+	return err
+}
+
+//export fmp_describe
+func fmp_describe(handle C.fmp_handle, out, message **C.char) C.int {
+	return guarded(message, func() error {
+		if out == nil {
+			return errors.New("describe: no place for the text")
+		}
+		d, err := describe(uint64(handle))
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(d)
+		if err == nil {
+			*out = C.CString(string(b))
+		}
+		return err
+	})
+}
+
+// rows are a caller's arrays of predictions.
+type rows struct {
+	probabilities, low, high, disagreement []float32
+	set                                    []byte
+}
+
+func rowsOf(out *C.fmp_predictions, d *described, n int) (*rows, error) {
+	switch {
+	case out == nil || out.probabilities == nil:
+		return nil, errors.New("predict: no place for the probabilities")
+	case int(out.classes) != len(d.Classes):
+		return nil, fmt.Errorf("predict: places for %d classes; the classifier has %d", int(out.classes), len(d.Classes))
+	case out.set != nil && !d.Sets, (out.low != nil || out.high != nil) && !d.Intervals:
+		return nil, errors.New("predict: the classifier has no such prediction sets or intervals; fmp_describe says what it has")
+	}
+	floats := func(p *C.float, n int) []float32 {
+		if p == nil {
+			return nil
+		}
+		return unsafe.Slice((*float32)(unsafe.Pointer(p)), n)
+	}
+	all := n * len(d.Classes)
+	r := &rows{floats(out.probabilities, all), floats(out.low, all), floats(out.high, all), floats(out.disagreement, n), nil}
+	if out.set != nil {
+		r.set = unsafe.Slice((*byte)(unsafe.Pointer(out.set)), all)
+	}
+	return r, nil
+}
+
+//export fmp_predict
+func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions, message **C.char) C.int {
+	return guarded(message, func() error {
+		im, err := imagesOf(in)
+		if err != nil {
+			return err
+		}
+		m, err := findClassifier(uint64(handle))
+		if err != nil {
+			return err
+		}
+		m.Unlock()
+		d, err := describe(uint64(handle))
+		if err != nil {
+			return err
+		}
+		to, err := rowsOf(out, d, im.n)
+		if err != nil {
+			return err
+		}
+		c := len(d.Classes)
+		from := &rows{make([]float32, im.n*c), make([]float32, len(to.low)), make([]float32, len(to.high)), make([]float32, im.n),
+			make([]byte, len(to.set))}
+		err = predict(uint64(handle), im, func(i int, p *classify.Prediction) error {
+			copy(from.probabilities[i*c:], p.Probabilities)
+			from.disagreement[i] = p.MutualInformation
+			if to.low != nil {
+				copy(from.low[i*c:], p.Low)
+			}
+			if to.high != nil {
+				copy(from.high[i*c:], p.High)
+			}
+			for k := 0; k < c && to.set != nil; k++ {
+				if p.Set[k] {
+					from.set[i*c+k] = 1
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		copy(to.probabilities, from.probabilities)
+		copy(to.low, from.low)
+		copy(to.high, from.high)
+		copy(to.disagreement, from.disagreement)
+		copy(to.set, from.set)
+		return nil
+	})
+}
+
+//export fmp_compress
+func fmp_compress(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_upload, out *C.fmp_buffer, message **C.char) C.int {
+	return guarded(message, func() error {
+		im, err := imagesOf(in)
+		switch {
+		case err != nil:
+			return err
+		case how == nil || out == nil:
+			return errors.New("compress: say how, and give a place for the upload")
+		}
+		name, err := text(how.name)
+		if err != nil {
+			return err
+		}
+		precision, err := text(how.precision)
+		if err != nil {
+			return err
+		}
+		data, err := compress(uint64(handle), im, &upload{name, uint64(how.round), precision, int(how.at_least)})
+		if err != nil {
+			return err
+		}
+		return give(out, data)
+	})
+}
+
+//export fmp_evaluate
+func fmp_evaluate(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_evaluation, out *C.fmp_buffer, message **C.char) C.int {
+	return guarded(message, func() error {
+		im, err := imagesOf(in)
+		switch {
+		case err != nil:
+			return err
+		case how == nil || out == nil:
+			return errors.New("evaluate: say how, and give a place for the report")
+		}
+		key, err := copied("key", how.key.data, how.key.size, maxKey)
+		if err != nil {
+			return err
+		}
+		server, err := text(how.server)
+		if err != nil {
+			return err
+		}
+		data, err := evaluate(uint64(handle), im, &evaluation{key, uint64(how.round), server, int(how.least), float64(how.epsilon),
+			float64(how.delta)})
+		if err != nil {
+			return err
+		}
+		return give(out, data)
+	})
+}
+
+//export fmp_close
+func fmp_close(handle C.fmp_handle) {
+	guarded(nil, func() error { drop(uint64(handle)); return nil })
+}
+
+//export fmp_free
+func fmp_free(p unsafe.Pointer) { C.free(p) }

@@ -1,0 +1,308 @@
+// Command libfmp is the client as a C library (fmp.h): load, compress, predict, evaluate, by the packages of fmp-edge. It is built by
+// make lib, as a shared and as a static library. Exported functions are in export.go; this file knows nothing of C.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/onnx/cost"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/tally"
+)
+
+func main() {}
+
+// maxImages bounds the images of a call.
+const maxImages = client.MaxItems
+
+// model is a classifier or a client graph behind a handle. Calls of one handle wait for each other.
+type model struct {
+	sync.Mutex
+	classifier *classify.Classifier
+	client     *client.Client
+}
+
+// handles are the open models. Numbers are never given twice, so that a closed handle is told from all others.
+var handles = struct {
+	sync.Mutex
+	open map[uint64]*model
+	last uint64
+}{open: map[uint64]*model{}}
+
+func keep(m *model) uint64 {
+	handles.Lock()
+	defer handles.Unlock()
+	handles.last++
+	handles.open[handles.last] = m
+	return handles.last
+}
+
+// find returns an open model, locked.
+func find(handle uint64) (*model, error) {
+	handles.Lock()
+	m := handles.open[handle]
+	handles.Unlock()
+	if m == nil {
+		return nil, fmt.Errorf("handle %d is not open", handle)
+	}
+	m.Lock()
+	return m, nil
+}
+
+func findClassifier(handle uint64) (*model, error) {
+	m, err := find(handle)
+	if err == nil && m.classifier == nil {
+		m.Unlock()
+		err = fmt.Errorf("handle %d is a client graph's or closed; want a classifier's (fmp_classifier_open)", handle)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// drop closes a handle, after the calls that use it.
+func drop(handle uint64) {
+	handles.Lock()
+	m := handles.open[handle]
+	delete(handles.open, handle)
+	handles.Unlock()
+	if m != nil {
+		m.Lock()
+		m.classifier, m.client = nil, nil
+		m.Unlock()
+	}
+}
+
+// openClassifier opens a classifier from the bytes of its file.
+func openClassifier(data []byte) (uint64, error) {
+	e, err := pure.New(engine.Options{Bytes: cost.Foreign.Bytes})
+	if err != nil {
+		return 0, err
+	}
+	c, err := classify.Parse(e, data)
+	if err != nil {
+		return 0, fmt.Errorf("classifier: %w", err)
+	}
+	if c.TakesRows() {
+		return 0, errors.New("classifier: it takes feature rows; fmp pool without --rows makes one that takes images")
+	}
+	return keep(&model{classifier: c}), nil
+}
+
+// openClient opens a client graph. Its extractor comes with this library, or is the approved one (SHA-256): else it is an error.
+func openClient(data []byte, approved string) (uint64, error) {
+	c, err := client.Parse(data, 0)
+	if err != nil {
+		return 0, fmt.Errorf("client graph: %w", err)
+	}
+	if c.Private() {
+		return 0, errors.New("client graph: it is one of private rounds, whose budget wants a ledger: use fmp-edge join --private")
+	}
+	var m client.Memory
+	if approved != "" {
+		if len(approved) != 64 || strings.Trim(approved, "0123456789abcdef") != "" {
+			return 0, fmt.Errorf("approved extractor: %.80q is no sha256; want 64 hexadecimal digits in lower case", approved)
+		}
+		if err := m.Add(approved, client.Files); err != nil {
+			return 0, fmt.Errorf("approved extractor: %w", err)
+		}
+	}
+	if err := c.Trust(&m, client.Files); err != nil {
+		return 0, fmt.Errorf("client graph: %w", err)
+	}
+	return keep(&model{client: c}), nil
+}
+
+// described is the classes, the size of images and the outputs of a model.
+type described struct {
+	Kind      string   `json:"kind"`
+	Digest    string   `json:"digest"`
+	Classes   []string `json:"classes"`
+	Height    int      `json:"height"`
+	Width     int      `json:"width"`
+	Channels  int      `json:"channels"`
+	Sets      bool     `json:"sets"`
+	Intervals bool     `json:"intervals"`
+}
+
+func describe(handle uint64) (*described, error) {
+	m, err := find(handle)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Unlock()
+	d := func(f models.Manifest, fit imagefile.Fit) *described {
+		names := f.Classes
+		for i := len(names); i < f.C; i++ {
+			names = append(names[:i:i], strconv.Itoa(i))
+		}
+		return &described{Kind: f.Kind, Digest: f.Digest, Classes: names, Height: fit.H, Width: fit.W, Channels: fit.Ch}
+	}
+	switch {
+	case m.classifier != nil:
+		out := d(m.classifier.Manifest, m.classifier.Fit)
+		out.Sets, out.Intervals = m.classifier.Has(models.SetOutput), m.classifier.Has("low")
+		return out, nil
+	case m.client != nil:
+		return d(m.client.Manifest, m.client.Fit), nil
+	}
+	return nil, fmt.Errorf("handle %d is not open", handle)
+}
+
+// images are the encoded images of a call; labels are class numbers, nil where there are none.
+type images struct {
+	n      int
+	read   func(i int) ([]byte, error)
+	labels []int32
+}
+
+// source returns the images under names of their numbers, in folders of their classes.
+func (im *images) source(fit imagefile.Fit, classes int) (imagefile.Source, error) {
+	if im.n < 1 || im.n > maxImages {
+		return nil, fmt.Errorf("%d images; want 1 to %d", im.n, maxImages)
+	}
+	paths := make([]string, im.n)
+	for i := range paths {
+		paths[i] = fmt.Sprintf("%06d.jpg", i) // formats are told by content
+		if im.labels != nil {
+			if y := im.labels[i]; y < 0 || int(y) >= classes {
+				return nil, fmt.Errorf("image %d has label %d; there are %d classes from 0", i, y, classes)
+			}
+			paths[i] = fmt.Sprintf("%d/%s", im.labels[i], paths[i])
+		}
+	}
+	read := func(p string) ([]byte, error) { return im.read(number(p)) }
+	src, _, err := imagefile.OpenFiles(paths, read, imagefile.Options{Fit: fit, MaxItems: maxImages, Optional: im.labels == nil,
+		Classes: imagefile.Classes{N: classes, ByNumber: true}})
+	return src, err
+}
+
+// number is that of the image of a name.
+func number(p string) int {
+	i, _ := strconv.Atoi(strings.TrimSuffix(path.Base(p), ".jpg"))
+	return i
+}
+
+// predict classifies images and gives each prediction with the number of its image.
+func predict(handle uint64, im *images, give func(i int, p *classify.Prediction) error) error {
+	m, err := findClassifier(handle)
+	if err != nil {
+		return err
+	}
+	defer m.Unlock()
+	src, err := im.source(m.classifier.Fit, m.classifier.Manifest.C)
+	if err != nil {
+		return err
+	}
+	bad, err := m.classifier.Images(context.Background(), src, false, func(ps []classify.Prediction) error {
+		for i := range ps {
+			if err := give(number(ps[i].Name), &ps[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(append(bad, err)...)
+}
+
+// evaluation says how the report of a site is made.
+type evaluation struct {
+	key            []byte // the file of the client's key
+	round          uint64
+	server         string // its public key (base64), or ""
+	least          int    // 0: the default
+	epsilon, delta float64
+}
+
+// evaluate scores labelled images and returns the signed counts of a site.
+func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
+	key, err := identity.Parse(e.key)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	if im.labels == nil {
+		return nil, errors.New("images to evaluate with want labels")
+	}
+	if e.least == 0 {
+		e.least = tally.Least
+	}
+	m, err := findClassifier(handle)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Unlock()
+	src, err := im.source(m.classifier.Fit, m.classifier.Manifest.C)
+	if err != nil {
+		return nil, err
+	}
+	s, err := m.classifier.Scores()
+	if err != nil {
+		return nil, err
+	}
+	bad, err := m.classifier.Images(context.Background(), src, false, s.Add)
+	if err := errors.Join(append(bad, err)...); err != nil {
+		return nil, err
+	}
+	r, err := s.Report(e.least, e.epsilon, e.delta)
+	if err != nil {
+		return nil, err
+	}
+	r.Round, r.Server = e.round, e.server
+	return r.Sign(key)
+}
+
+// upload says how an upload is made.
+type upload struct {
+	name      string // of the client
+	round     uint64
+	precision string // "": float32
+	atLeast   int    // images of a class, 0: any
+}
+
+// compress makes the upload of labelled images, with the bytes of fmp-edge compress.
+func compress(handle uint64, im *images, o *upload) ([]byte, error) {
+	if err := identity.CheckName(o.name); err != nil {
+		return nil, err
+	}
+	if im.labels == nil {
+		return nil, errors.New("images to compress want labels")
+	}
+	if o.precision == "" {
+		o.precision = string(federate.Single)
+	}
+	m, err := find(handle)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Unlock()
+	if m.client == nil {
+		return nil, fmt.Errorf("handle %d is a classifier's or closed; want a client graph's (fmp_client_load)", handle)
+	}
+	src, err := im.source(m.client.Fit, m.client.Manifest.C)
+	if err != nil {
+		return nil, err
+	}
+	u, left, err := m.client.Upload(context.Background(), src, client.Options{AtLeast: max(1, o.atLeast)}, o.name)
+	if err != nil {
+		return nil, err
+	}
+	if len(left) > 0 && o.atLeast <= 1 { // else these are the classes that were asked to be left out
+		return nil, errors.Join(left...)
+	}
+	u.Round, u.Precision = o.round, federate.Precision(o.precision)
+	return u.EncodeWithin(m.client.Manifest.Bytes)
+}

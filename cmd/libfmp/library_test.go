@@ -1,0 +1,177 @@
+//go:build cgo && linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// site is a folder with the library, the programs, a classifier, a client graph and images.
+type site struct {
+	*testing.T
+	dir string
+}
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *site) run(program string, args ...string) []byte {
+	s.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Dir = s.dir
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FMP_") }),
+		"XDG_CONFIG_HOME="+s.path("config"), "LD_LIBRARY_PATH="+s.dir, "PYTHONPATH="+s.path("site-packages"))
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		s.Fatalf("%s %v: %v\n%s%s", program, args, err, out, log.String())
+	}
+	return out
+}
+
+func (s *site) read(name string) []byte {
+	s.Helper()
+	data, err := os.ReadFile(s.path(name))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return data
+}
+
+// newSite builds library and programs, and plays a round of one client.
+func newSite(t *testing.T) *site {
+	s := &site{t, t.TempDir()}
+	for _, build := range [][]string{{"-o", s.path("libfmp.so"), "-buildmode=c-shared", "fmp/cmd/libfmp"},
+		{"-o", s.path("fmp-edge"), "fmp/cmd/fmp-edge"}, {"-o", s.path("fmp"), "fmp/cmd/fmp"},
+		{"-o", s.path("wheel"), "fmp/cmd/libfmp/wheel"}} {
+		if out, err := exec.Command("go", append([]string{"build", "-buildvcs=false"}, build...)...).CombinedOutput(); err != nil {
+			t.Fatalf("go build %v: %v\n%s", build, err, out)
+		}
+	}
+	s.run(s.path("fmp"), "data", "synth", "-o", "photos", "--photos", "--train", "60", "--test", "60")
+	s.run(s.path("fmp"), "fuse", "--dataset", "digits", "-o", "client.onnx")
+	s.run(s.path("fmp-edge"), "key", "--client", "site", "site.key")
+	s.run(s.path("fmp-edge"), "compress", "--model", "client.onnx", "--client", "site", "--round", "3", "-o", "edge.upload", "photos/train")
+	s.run(s.path("fmp"), "pool", "edge.upload", "--client-graph", "client.onnx", "-o", "classifier.onnx")
+	files, err := filepath.Glob(s.path("photos/train/*/*"))
+	if err != nil || len(files) != 60 {
+		t.Fatalf("%d images, %v", len(files), err)
+	}
+	var list strings.Builder
+	for _, f := range files { // by class, as fmp-edge reads them
+		fmt.Fprintf(&list, "%s %s\n", f, filepath.Base(filepath.Dir(f)))
+	}
+	if err := os.WriteFile(s.path("images.txt"), []byte(list.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.run(s.path("fmp-edge"), "evaluate", "--model", "classifier.onnx", "--key", "site.key", "--round", "3", "--output",
+		"edge.evaluation.json", "photos/train")
+	return s
+}
+
+// TestFromC compiles a program in C against fmp.h: uploads and counts have the bytes of fmp-edge's, predictions its numbers from any
+// thread, and each input that is refused is an error with a message.
+func TestFromC(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the library and the programs")
+	}
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler here")
+	}
+	s := newSite(t)
+	source, err := filepath.Abs("testdata/main.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run(cc, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", "main", source, "-L.", "-lfmp", "-lpthread")
+	s.run(s.path("main"), "classifier.onnx", "client.onnx", "site.key", ".")
+	for mine, edge := range map[string]string{"c.upload": "edge.upload", "c.evaluation.json": "edge.evaluation.json"} {
+		if !bytes.Equal(s.read(mine), s.read(edge)) {
+			t.Errorf("%s is not %s", mine, edge)
+		}
+	}
+	want := s.predictions()
+	for i, line := range strings.Fields(string(s.read("predictions.txt"))) {
+		if p, err := strconv.ParseFloat(line, 64); err != nil || math.Abs(p-want[i]) > 1e-6 {
+			t.Fatalf("probability %d is %s, %v; fmp-edge says %v", i, line, err, want[i])
+		}
+	}
+	t.Run("Python", s.python)
+}
+
+// predictions are the probabilities of fmp-edge, image after image.
+func (s *site) predictions() (want []float64) {
+	var edge struct {
+		Predictions []struct {
+			Probabilities []float64 `json:"probabilities"`
+		} `json:"predictions"`
+	}
+	if err := json.Unmarshal(s.run(s.path("fmp-edge"), "predict", "--model", "classifier.onnx", "photos/train", "--json"), &edge); err != nil {
+		s.Fatal(err)
+	}
+	for _, p := range edge.Predictions {
+		want = append(want, p.Probabilities...)
+	}
+	if len(want) != 600 {
+		s.Fatalf("%d probabilities", len(want))
+	}
+	return want
+}
+
+// python installs the wheel, where pip is there, and runs the same through it.
+func (s *site) python(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	s = &site{t, s.dir}
+	code, err := filepath.Abs("python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wheel := filepath.Base(strings.TrimSpace(string(s.run(s.path("wheel"), "libfmp.so", code, "."))))
+	s.run(python, "-m", "zipfile", "-e", wheel, "site-packages")
+	if err := exec.Command(python, "-m", "pip", "--version").Run(); err == nil {
+		s.run(python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", "--target", s.path("installed"), wheel)
+		s.read("installed/fmp/libfmp.so")
+	}
+	s.run(python, "-c", `
+import fmp
+lines = [line.rsplit(" ", 1) for line in open("images.txt")]
+paths, labels = [p for p, _ in lines], [y.strip() for _, y in lines]
+with fmp.Classifier("classifier.onnx") as c, fmp.Client("client.onnx") as g:
+    some = c.predict([paths[0], open(paths[1], "rb").read()])
+    want = [float(line) for line in open("predictions.txt")][:20]
+    assert max(abs(a - b) for a, b in zip(want, some[0].probabilities + some[1].probabilities)) < 1e-6
+    assert some[0].name in c.names and some[0].low[0] <= some[0].high[0] and some[0].classes is None
+    assert g.compress(paths, labels, "site", round=3) == open("edge.upload", "rb").read()
+    assert c.evaluate(paths, labels, "site.key", round=3) == open("edge.evaluation.json", "rb").read()
+    for refused, kind in [(lambda: c.predict(["images.txt"]), fmp.Error), (lambda: c.predict([]), fmp.Error),
+                          (lambda: c.predict("images.txt"), TypeError), (lambda: fmp.Classifier("client.onnx"), fmp.Error),
+                          (lambda: g.compress(paths, ["ten"] * 60, "site"), ValueError)]:
+        try:
+            refused()
+        except kind as e:
+            assert str(e)
+        else:
+            raise AssertionError("taken")
+try:
+    c.predict(paths)
+except Exception:
+    pass
+else:
+    raise AssertionError("closed")
+assert fmp.version()
+`)
+}

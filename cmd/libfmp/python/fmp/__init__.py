@@ -1,0 +1,216 @@
+"""Calibrated image classification from data that never leaves its owners: the client and its classifier, over libfmp (fmp.h).
+
+    c = fmp.Classifier("classifier.onnx")
+    for p in c.predict(["photo.jpg", "other.png"]):
+        print(p.name, p.probability)
+"""
+
+import ctypes
+import json
+import os
+import sys
+from typing import NamedTuple, Optional
+
+__all__ = ["Classifier", "Client", "Error", "Prediction", "version"]
+
+
+class Error(Exception):
+    """What the library says of an input that it refuses."""
+
+
+class _Bytes(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+class _Images(ctypes.Structure):
+    _fields_ = [("items", ctypes.POINTER(_Bytes)), ("labels", ctypes.POINTER(ctypes.c_int32)), ("n", ctypes.c_size_t)]
+
+
+class _Predictions(ctypes.Structure):
+    _fields_ = [("classes", ctypes.c_size_t)] + [(name, ctypes.c_void_p) for name in
+                                                 ("probabilities", "low", "high", "set", "disagreement")]
+
+
+class _Upload(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("round", ctypes.c_uint64), ("precision", ctypes.c_char_p),
+                ("at_least", ctypes.c_int32)]
+
+
+class _Evaluation(ctypes.Structure):
+    _fields_ = [("key", _Bytes), ("round", ctypes.c_uint64), ("server", ctypes.c_char_p), ("least", ctypes.c_int32),
+                ("epsilon", ctypes.c_double), ("delta", ctypes.c_double)]
+
+
+def _load():
+    name = {"win32": "fmp.dll", "darwin": "libfmp.dylib"}.get(sys.platform, "libfmp.so")
+    lib = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
+    text, handle, error = ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p)
+    opened, images, buffer = ctypes.POINTER(handle), ctypes.POINTER(_Images), ctypes.POINTER(_Buffer)
+    for function, arguments in {
+        "fmp_classifier_open": [text, opened, error],
+        "fmp_classifier_load": [text, ctypes.c_size_t, opened, error],
+        "fmp_client_load": [text, ctypes.c_size_t, text, opened, error],
+        "fmp_describe": [handle, error, error],
+        "fmp_predict": [handle, images, ctypes.POINTER(_Predictions), error],
+        "fmp_compress": [handle, images, ctypes.POINTER(_Upload), buffer, error],
+        "fmp_evaluate": [handle, images, ctypes.POINTER(_Evaluation), buffer, error],
+    }.items():
+        getattr(lib, function).argtypes = arguments
+        getattr(lib, function).restype = ctypes.c_int
+    lib.fmp_version.restype = ctypes.c_void_p
+    lib.fmp_close.argtypes, lib.fmp_close.restype = [handle], None
+    lib.fmp_free.argtypes, lib.fmp_free.restype = [ctypes.c_void_p], None
+    return lib
+
+
+_lib = _load()
+
+
+def _text(pointer):
+    """Takes over a text of the library's."""
+    try:
+        return ctypes.string_at(pointer).decode("utf-8", "replace")
+    finally:
+        _lib.fmp_free(pointer)
+
+
+def _call(function, *arguments):
+    error = ctypes.c_void_p()
+    if function(*arguments, ctypes.byref(error)) != 0:
+        raise Error(_text(error) if error else "no message")
+
+
+def _result(function, *arguments):
+    out = _Buffer()
+    _call(function, *arguments, ctypes.byref(out))
+    try:
+        return ctypes.string_at(out.data, out.size)
+    finally:
+        _lib.fmp_free(out.data)
+
+
+def version():
+    """The library's version."""
+    return _text(_lib.fmp_version())
+
+
+def _read(image):
+    if isinstance(image, (bytes, bytearray, memoryview)):
+        return bytes(image)
+    with open(image, "rb") as f:
+        return f.read()
+
+
+def _images(images, labels=None):
+    """Images are paths or the bytes of files."""
+    if isinstance(images, (str, bytes, bytearray, memoryview, os.PathLike)):
+        raise TypeError("give a list of images: paths, or the bytes of files")
+    data = [_read(i) for i in images]
+    items = (_Bytes * len(data))(*[_Bytes(d, len(d)) for d in data])
+    numbers = None
+    if labels is not None:
+        labels = list(labels)
+        if len(labels) != len(data):
+            raise ValueError(f"{len(labels)} labels of {len(data)} images")
+        numbers = (ctypes.c_int32 * len(data))(*labels)
+    return _Images(items, numbers, len(data))
+
+
+class Prediction(NamedTuple):
+    """The prediction of one image. low and high are the ends of credible intervals; classes is the prediction set."""
+
+    name: str
+    probability: float
+    probabilities: list
+    low: Optional[list]
+    high: Optional[list]
+    classes: Optional[list]
+    disagreement: float
+
+
+class _Model:
+    _handle = None
+
+    def _describe(self):
+        text = ctypes.c_void_p()
+        _call(_lib.fmp_describe, self._handle, ctypes.byref(text))
+        for name, value in json.loads(_text(text)).items():
+            setattr(self, "names" if name == "classes" else name, value)
+
+    def _labels(self, labels):
+        """Numbers of labels that may be names of classes."""
+        numbers = {n: i for i, n in enumerate(self.names)}
+        try:
+            return [numbers[y] if isinstance(y, str) else int(y) for y in labels]
+        except KeyError as e:
+            raise ValueError(f"label {e} is no class; classes are {self.names}") from None
+
+    def close(self):
+        if self._handle is not None:
+            _lib.fmp_close(self._handle)
+            self._handle = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        self.close()
+
+
+class Classifier(_Model):
+    """The classifier of a federation: a path, or the bytes of the file."""
+
+    def __init__(self, classifier):
+        handle = ctypes.c_uint64()
+        if isinstance(classifier, (bytes, bytearray)):
+            _call(_lib.fmp_classifier_load, bytes(classifier), len(classifier), ctypes.byref(handle))
+        else:
+            _call(_lib.fmp_classifier_open, os.fsencode(classifier), ctypes.byref(handle))
+        self._handle = handle.value
+        self._describe()
+
+    def predict(self, images):
+        """Classifies a list of images, paths or the bytes of files."""
+        given, c = _images(images), len(self.names)
+        floats = lambda n: (ctypes.c_float * n)()
+        p, disagreement = floats(given.n * c), floats(given.n)
+        low, high = (floats(given.n * c), floats(given.n * c)) if self.intervals else (None, None)
+        sets = (ctypes.c_ubyte * (given.n * c))() if self.sets else None
+        at = lambda a: None if a is None else ctypes.addressof(a)
+        _call(_lib.fmp_predict, self._handle, ctypes.byref(given),
+              ctypes.byref(_Predictions(c, at(p), at(low), at(high), at(sets), at(disagreement))))
+        out = []
+        for i in range(given.n):
+            row = lambda a: None if a is None else list(a[i * c:(i + 1) * c])
+            best = max(range(c), key=row(p).__getitem__)
+            names = None if sets is None else [n for n, in_ in zip(self.names, row(sets)) if in_]
+            out.append(Prediction(self.names[best], p[i * c + best], row(p), row(low), row(high), names, disagreement[i]))
+        return out
+
+    def evaluate(self, images, labels, key, round=0, server=None, least=0, epsilon=0.0, delta=1e-5):
+        """Scores the classifier on labelled images; returns the signed counts (bytes of JSON). key: the file of the client's key."""
+        given, secret = _images(images, self._labels(labels)), _read(key)
+        how = _Evaluation(_Bytes(secret, len(secret)), round, server.encode() if server else None, least, epsilon, delta)
+        return _result(_lib.fmp_evaluate, self._handle, ctypes.byref(given), ctypes.byref(how))
+
+
+class Client(_Model):
+    """A client graph: a path, or the bytes of the file. approved: the SHA-256 of an extractor that may run on the images."""
+
+    def __init__(self, graph, approved=None):
+        handle, data = ctypes.c_uint64(), _read(graph)
+        _call(_lib.fmp_client_load, data, len(data), approved.encode() if approved else None, ctypes.byref(handle))
+        self._handle = handle.value
+        self._describe()
+
+    def compress(self, images, labels, name, round=0, precision="float32", at_least=0):
+        """Makes the upload (bytes) of labelled images, as fmp-edge compress does."""
+        given, how = _images(images, self._labels(labels)), _Upload(name.encode(), round, precision.encode(), at_least)
+        return _result(_lib.fmp_compress, self._handle, ctypes.byref(given), ctypes.byref(how))

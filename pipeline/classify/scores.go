@@ -1,0 +1,80 @@
+package classify
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"fmp/models"
+	"fmp/onnx/engine"
+	"fmp/onnx/serde"
+	"fmp/pipeline/tally"
+)
+
+// Parse opens a classifier from the bytes of its file.
+func Parse(eng engine.Engine, data []byte) (*Classifier, error) {
+	m, err := serde.Closed(data)
+	if err != nil {
+		return nil, err
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, err
+	}
+	f.Digest = models.DigestBytes(data)
+	return New(eng, m, f)
+}
+
+// Has reports whether the classifier has an output: [models.SetOutput], or "low" and "high", the ends of credible intervals.
+func (c *Classifier) Has(output string) bool {
+	for _, name := range c.outputs {
+		if name == output {
+			return true
+		}
+	}
+	return false
+}
+
+// Scores are those of a site's labelled images, of which its report to the other sites is made.
+type Scores struct {
+	images     tally.Images
+	classifier *Classifier
+}
+
+// Scores returns the scores of no image yet.
+func (c *Classifier) Scores() (*Scores, error) {
+	origin, err := models.ReadOrigin(c.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scores{tally.Images{C: c.Manifest.C}, c}
+	if origin.Sets != nil {
+		s.images.Level = origin.Sets.Level
+	}
+	return s, nil
+}
+
+// Add adds the predictions of labelled images.
+func (s *Scores) Add(ps []Prediction) error {
+	for i := range ps {
+		p := &ps[i]
+		top, _ := p.Top()
+		if err := s.images.Add(p.Label, top, float64(p.Probabilities[top]), p.Set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Report returns the counts that may leave the site, none below least; with an epsilon above 0, counts with noise in place of that.
+func (s *Scores) Report(least int, epsilon, delta float64) (r *tally.Report, err error) {
+	if epsilon != 0 {
+		r, err = s.images.Noisy(epsilon, delta, rand.Reader)
+	} else {
+		r, err = s.images.Report(least)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the counts of the images: %w", err)
+	}
+	r.Classifier, r.Names = s.classifier.Manifest.Digest, s.classifier.Manifest.Classes
+	return r, nil
+}
