@@ -18,7 +18,7 @@ import (
 //go:embed configs
 var configs embed.FS
 
-//go:embed models/*/*.planes models/*/*.zst
+//go:embed models/*/*.planes models/*/*.zst models/*/*.upload
 var models embed.FS
 
 // ConfigNames lists the names of the settings files that come with the program.
@@ -112,4 +112,14 @@ func Model(dataset, kind string) ([]byte, error) {
 		return nil, fmt.Errorf("the shipped %s for %s: %w", kind, dataset, err)
 	}
 	return b, nil
+}
+
+// Anchor returns the class means of images of a data set's corpus by which clients are judged, the upload models/DATASET/anchor.upload (fmp
+// anchor). The error wraps [fs.ErrNotExist] where none is shipped.
+func Anchor(dataset string) ([]byte, error) {
+	data, err := models.ReadFile(path.Join("models", dataset, "anchor.upload"))
+	if err != nil {
+		return nil, fmt.Errorf("no anchor for data set %q comes with the program: %w", dataset, fs.ErrNotExist)
+	}
+	return data, nil
 }

@@ -4,14 +4,15 @@
 #
 #     assets/train.sh DATASET [KIND...]    (digits, digits-color, mnist, cifar10, cifar100; default: all kinds)
 #
-# KIND is conjugate (half a minute), private (ten seconds), predictor (two minutes), embedding (one) or client.
+# KIND is conjugate (half a minute), private (ten seconds), predictor (two minutes), embedding (one), client or anchor (of the client graph
+# that bin/fmp holds: build it anew after client).
 # Wants zstd for the last. Run from the root of the repository, with bin/fmp built and assets/models/DATASET/extractor.onnx there, or
 # as it is kept (packed, FILE.planes; `go run ./assets/pack FILE` turns one into the other).
 # Logs and drawings of the trainings go to docs/results/training. Run again, it goes on where it was stopped.
 set -e
 data=${1:?name a data set}
 shift
-kinds=${*:-conjugate private predictor embedding client}
+kinds=${*:-conjugate private predictor embedding client anchor}
 conjugate=
 case $data in
 digits | digits-color) l2= ;;
@@ -31,6 +32,10 @@ test -f "$extractor" || { echo "$extractor is missing; fmp train extractor --dat
 logs=docs/results/training
 mkdir -p "$logs"
 for kind in $kinds; do
+	if test "$kind" = anchor; then
+		bin/fmp anchor --dataset "$data" --seed 1 -o "$dir/anchor.upload"
+		continue
+	fi
 	if test "$kind" = client; then
 		bin/fmp fuse --dataset "$data" --extractor "$extractor" --set conjugate.model="$dir/conjugate.onnx" --upload class-means -o "$dir/client.onnx"
 		zstd -q -f -19 --patch-from="$extractor" "$dir/client.onnx" -o "$dir/client.onnx.zst" # what it adds to the extractor

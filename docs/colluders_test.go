@@ -11,45 +11,69 @@ import (
 	"fmp/pipeline/lab/attack"
 )
 
-// keptColluders are the runs of fmp bench round --colluders in results/colluders (colluders.sh).
+// keptColluders are the runs of fmp bench round --colluders in results/colluders (colluders.sh). Those of a shipped anchor have a row without
+// colluders.
 var keptColluders = []struct {
 	form, title string
 	draws       int
+	shipped     bool
 }{
-	{"cifar10", "class means, CIFAR-10", 10},
-	{"open", "class means, open scope", 3},
-	{"moments", "moments, CIFAR-10", 10},
+	{"digits", "class means, digits", 10, true},
+	{"mnist", "class means, MNIST", 10, true},
+	{"cifar10", "class means, CIFAR-10", 10, true},
+	{"cifar100", "class means, CIFAR-100", 10, true},
+	{"open", "class means, open scope", 3, false},
+	{"moments", "moments, CIFAR-10", 10, false},
 }
 
-// TestColluders: the table of colluders is that of the kept runs. Where images are known no round falls with up to four colluders of ten,
-// and none loses more than .02.
+// readColluders reads a kept run, and takes its row without colluders apart.
+func readColluders(t *testing.T, form, alpha string, draws int, shipped bool) (rows []attack.CollusionRow, none *attack.CollusionRow) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("results/colluders", form+"-"+alpha+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept struct {
+		Clients, Repeats int
+		Defences         []string
+		Colluders        []attack.CollusionRow
+	}
+	if err := json.Unmarshal(data, &kept); err != nil {
+		t.Fatal(err)
+	}
+	rows = kept.Colluders
+	if len(rows) > 0 && rows[0].Attack == attack.NoAttack {
+		none, rows = &rows[0], rows[1:]
+	}
+	if kept.Clients != 10 || kept.Repeats != draws || len(kept.Defences) != 3 || len(rows) != 15 || shipped && none == nil {
+		t.Fatalf("%s, alpha %s, is of %d clients, %d draws, %v, %d rows", form, alpha, kept.Clients, kept.Repeats, kept.Defences, len(rows))
+	}
+	return rows, none
+}
+
+// TestColluders: the tables of colluders are those of the kept runs. Where images are known no round falls with up to five colluders of ten,
+// up to four cost .02 at most on average, and honest rounds lose no more than .005 by it, and none .01.
 func TestColluders(t *testing.T) {
-	var b strings.Builder
+	var b, honest strings.Builder
 	b.WriteString("\n| mean loss, rounds that fall: judged; anchored | attack | 1 of 10 | 2 | 3 | 4 | 5 |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n")
+	honest.WriteString("\n| honest rounds | all taken for honest: ACC | judged | by the shipped anchor | largest loss of a round |\n")
+	honest.WriteString("| --- | ---: | ---: | ---: | ---: |\n")
 	for _, k := range keptColluders {
 		for _, alpha := range []string{"0", "0.5", "0.1"} {
-			data, err := os.ReadFile(filepath.Join("results/colluders", k.form+"-"+alpha+".json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var kept struct {
-				Clients, Repeats int
-				Defences         []string
-				Colluders        []attack.CollusionRow
-			}
-			if err := json.Unmarshal(data, &kept); err != nil {
-				t.Fatal(err)
-			}
-			if kept.Clients != 10 || kept.Repeats != k.draws || len(kept.Defences) != 3 || len(kept.Colluders) != 15 {
-				t.Fatalf("%s, alpha %s, is of %d clients, %d draws, %v, %d rows", k.form, alpha, kept.Clients, kept.Repeats, kept.Defences,
-					len(kept.Colluders))
-			}
+			rows, none := readColluders(t, k.form, alpha, k.draws, k.shipped)
 			clients := "homogeneous"
 			if alpha != "0" {
 				clients = "α = " + alpha
 			}
-			for i, r := range kept.Colluders {
+			if k.shipped {
+				fmt.Fprintf(&honest, "| %s, %s | %.4f | %.4f | %.4f | %s |\n", k.title, clients, none.ACC[0], none.ACC[1], none.ACC[2],
+					short(none.Worst[2]))
+				if none.ACC[0]-none.ACC[2] > 0.005 || none.Worst[2] > 0.01 {
+					t.Errorf("%s, alpha %s: honest rounds lose %.4f by the anchor, one %.4f", k.form, alpha, none.ACC[0]-none.ACC[2], none.Worst[2])
+				}
+			}
+			for i, r := range rows {
 				if i%5 == 0 {
 					fmt.Fprintf(&b, "| %s, %s | %s |", k.title, clients, r.Attack)
 				}
@@ -57,12 +81,13 @@ func TestColluders(t *testing.T) {
 				if i%5 == 4 {
 					b.WriteString("\n")
 				}
-				if r.Colluders <= 4 && (r.Fallen[2] > 0 || r.Worst[2] > 0.02) {
-					t.Errorf("%s, alpha %s, %s, %d colluders: %d of the anchored rounds fall, the largest loss is %.3f", k.form, alpha, r.Attack,
-						r.Colluders, r.Fallen[2], r.Worst[2])
+				if r.Fallen[2] > 0 || r.Colluders <= 4 && r.Oracle-r.ACC[2] > 0.02 {
+					t.Errorf("%s, alpha %s, %s, %d colluders: %d of the anchored rounds fall, the mean loss is %.3f", k.form, alpha, r.Attack,
+						r.Colluders, r.Fallen[2], r.Oracle-r.ACC[2])
 				}
 			}
 		}
 	}
 	write(t, "federate.md", "colluders", b.String()+"\n")
+	write(t, "federate.md", "honest-rounds", honest.String()+"\n")
 }

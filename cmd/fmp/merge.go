@@ -72,6 +72,8 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
 	outputs.Files(cmd.Flags(), "output")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged")
+	flags.StringVar(&o.anchor, "anchor", pool.ShippedAnchor, "`UPLOAD` of images that the server knows, by which they are judged besides, as in "+
+		"fmp pool")
 	flags.BoolVar(&o.trust, "trust", false, "take every client that is summed for honest")
 	flags.StringArrayVar(&o.without, "without", nil, "`UPLOAD` of a client that withdraws, which is passed over, and taken out of parts "+
 		"(repeatable)")
@@ -89,7 +91,11 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 		if !flags.Changed("round") {
 			o.round = nil
 		}
-		return o.run(cmd, args, cfg.options(&poolRun{}))
+		options := cfg.options(&poolRun{})
+		if err := options.SetAnchor(o.anchor); err != nil {
+			return usageError(err)
+		}
+		return o.run(cmd, args, options)
 	}
 	return cmd
 }
@@ -98,6 +104,7 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 type mergeRun struct {
 	merging
 	out, client, onBad, key string
+	anchor                  string
 	round                   *uint64 // nil: the first upload's
 	asJSON                  bool
 }

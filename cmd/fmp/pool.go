@@ -63,6 +63,8 @@ type pooled struct {
 	Claimed  []float64 `json:"claimed,omitempty"`
 	Counted  []float64 `json:"counted,omitempty"`
 	Disputed []string  `json:"disputed,omitempty"`
+	// Anchor names the images by which clients are judged besides each other; none where nobody is judged.
+	Anchor string `json:"anchor,omitempty"`
 	// Effects are, for each client, the length of the shift that all its class means have in common against the others', in standard
 	// deviations within classes, 0 for none; none where no client has one. For is the client whose images the classifier is for.
 	Effects []float64 `json:"effects,omitempty"`
@@ -218,8 +220,8 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.groups, "groups", "", "sets that hold for the images of each group of clients, `NAME=CLIENT,...;...`")
 	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
 		"clients' calibration points say so")
-	flags.StringVar(&o.anchor, "anchor", "", "`UPLOAD` of images that the server knows, its own or those of an earlier round, by which "+
-		"clients are judged; it counts nowhere else")
+	flags.StringVar(&o.anchor, "anchor", pool.ShippedAnchor, "`UPLOAD` of images that the server knows, its own or those of an earlier round, by "+
+		"which clients are judged; default: the one that comes with the program for the extractor and the classes, or none")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")
 	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.of, "for", "",
@@ -343,13 +345,8 @@ func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*po
 // options are those of the settings and flags, with the corpus and the anchor.
 func (o *poolRun) options() (pool.Options, error) {
 	options := o.settings.options(o)
-	var err error
-	if o.anchor != "" {
-		if options.Anchor, err = pool.ReadAnchor(o.anchor); err != nil {
-			return options, err
-		}
-	}
-	if o.corpus != "" {
+	err := options.SetAnchor(o.anchor)
+	if err == nil && o.corpus != "" {
 		options.Corpus, err = pool.ReadCorpus(o.corpus)
 	}
 	return options, err
@@ -360,8 +357,12 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uplo
 	var bad []error
 	if pool.AnyPart(files) {
 		by := merging{against: o.against, workers: o.workers, trust: o.trust, skip: o.skip, want: o.want, graph: o.graph, manifest: o.manifest}
+		options, err := o.options()
+		if err != nil {
+			return nil, nil, err
+		}
 		var p *merge.Part
-		if p, bad, err = by.merge(cmd.Context(), files, o.settings.options(o)); err != nil {
+		if p, bad, err = by.merge(cmd.Context(), files, options); err != nil {
 			return nil, nil, err
 		}
 		if uploads, rest, err = pool.Merged(p, o.trust); err != nil {
@@ -407,6 +408,7 @@ func warnPool(cmd *cobra.Command, text string) { fmt.Fprintln(cmd.ErrOrStderr(),
 func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if j := post.Judgement; j != nil {
 		p.Honest, p.Claimed, p.Counted, p.Disputed = j.Honest, j.Claimed, j.Counted, disputed(j, r.Client.Classes)
+		p.Anchor = r.Anchored(j)
 	}
 	if post.Effects.Any() {
 		p.Effects = post.Effects.Size
@@ -470,6 +472,9 @@ func (p *pooled) print(w io.Writer) error {
 			of = "classes that the corpus lacks"
 		}
 		fmt.Fprintf(&b, "scope:      %s: of %s (novelty %.2f, about 1 for the corpus's)\n", p.Scope, of, *p.Novelty)
+	}
+	if p.Anchor != "" {
+		fmt.Fprintf(&b, "anchor:     %s\n", p.Anchor)
 	}
 	p.printClients(&b)
 	p.printEffects(&b)

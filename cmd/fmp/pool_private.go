@@ -31,7 +31,7 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 		return usageErrorf("--trust is of rounds whose uploads are weighed by how well the others predict them; a private round hides what " +
 			"that needs")
 	}
-	if o.anchor != "" {
+	if o.anchor != pool.ShippedAnchor && o.anchor != pool.LeftOut {
 		return usageErrorf("--anchor judges single uploads without noise; a private round hides what that needs")
 	}
 	releases, bad := pool.ReadReleases(args, o.want)

@@ -53,6 +53,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newFeaturesCommand(),
 		newTrainCommand(),
 		newFuseCommand(),
+		newAnchorCommand(),
 		newMergeCommand(),
 		newPoolCommand(),
 		newPredictCommand(),
@@ -87,7 +88,7 @@ func groupCommands(root *cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: main, Title: "From images to the table:"},
 		&cobra.Group{ID: models, Title: "Models:"},
 		&cobra.Group{ID: setup, Title: "This installation:"})
-	group := map[string]string{"onnx": models, "train": models, "fuse": models, "sign": models, "verify": models, "package": models,
+	group := map[string]string{"onnx": models, "train": models, "fuse": models, "anchor": models, "sign": models, "verify": models, "package": models,
 		"bench": setup, "config": setup, "doctor": setup, "man": setup, "setup": setup, "version": setup}
 	for _, c := range root.Commands() {
 		if c.GroupID = group[c.Name()]; c.GroupID == "" {

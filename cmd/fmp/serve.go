@@ -316,9 +316,6 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 	if s.round.Corpus != "" && s.workers {
 		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled here, leave --workers out")
 	}
-	if s.round.Anchor != "" {
-		return usageErrorf("serve: round: anchor does not go with --workers and --merge: clients are judged by it here, leave them out")
-	}
 	if c := s.pooling.client; s.merge && !c.ClassMeans && !s.moments() {
 		return usageErrorf("serve: --merge is of rounds of class means or moments, and the client graph makes points of an embedding, which do " +
 			"not add up; leave --merge out")
@@ -333,6 +330,11 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 		}
 	}
 	o := s.pooling.options
+	if o.Anchor != nil {
+		if m.Anchor, err = o.Anchor.Encode(); err != nil {
+			return err
+		}
+	}
 	o.Corpus = nil // those who merge do not read it
 	q, err := work.NewQueue(ctx, s.store, s.round.Round, m, o)
 	if err != nil {
@@ -517,10 +519,8 @@ func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling
 			return nil, err
 		}
 	}
-	if r.Anchor != "" {
-		if p.options.Anchor, err = pool.ReadAnchor(r.Anchor); err != nil {
-			return nil, err
-		}
+	if err := p.options.SetAnchor(r.Anchor); err != nil {
+		return nil, err
 	}
 	if r.Seed != nil {
 		p.options.Seed = *r.Seed
@@ -573,6 +573,8 @@ type summary struct {
 	Disputed string `json:"disputed,omitempty"`
 	// Scope says whether class means were read as of the corpus's classes (closed) or of new ones (open), or moments were.
 	Scope string `json:"scope,omitempty"`
+	// Anchor names the images by which clients were judged besides each other.
+	Anchor string `json:"anchor,omitempty"`
 }
 
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
@@ -648,7 +650,7 @@ func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload, rest *poo
 		}
 	}
 	if j := post.Judgement; j != nil {
-		made.Honest, made.Counted = j.Honest, j.Counted
+		made.Honest, made.Counted, s.Anchor = j.Honest, j.Counted, r.Anchored(j)
 		for _, p := range j.Honest {
 			if p < 0.5 {
 				s.Suspects++

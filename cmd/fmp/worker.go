@@ -175,6 +175,11 @@ func withModels(m work.Models, o pool.Options, do func(*onnx.Model, models.Manif
 		return err
 	}
 	client.Digest = models.DigestBytes(m.Graph)
+	if m.Anchor != nil {
+		if o.Anchor, err = federate.Decode(m.Anchor, federate.Expect{}); err != nil {
+			return fmt.Errorf("anchor: %w", err)
+		}
+	}
 	dir, err := os.MkdirTemp("", "fmp-worker")
 	if err != nil {
 		return err

@@ -110,3 +110,25 @@ func TestAgainstKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestContradicted: known class means contradict a round of which more than two thirds of the clients differ; copies count together.
+func TestContradicted(t *testing.T) {
+	for _, c := range []struct {
+		bad  int
+		copy bool
+		want bool
+	}{{0, false, false}, {6, false, false}, {7, false, true}, {10, false, true}, {9, true, false}} {
+		u, lambda := knownRound(10, c.bad, 6, func(int) bool { return true })
+		if c.copy { // the bad ones but the first two, which hold other classes, are copies of these
+			u.Copy = []int{0, 1, 0, 1, 0, 1, 0, 1, 0, 9}
+		}
+		if got, err := u.Contradicted(lambda); err != nil || got != c.want {
+			t.Errorf("%d bad of ten, copies %v: contradicted is %v, %v", c.bad, c.copy, got, err)
+		}
+	}
+	u, lambda := knownRound(10, 10, 6, func(int) bool { return true })
+	u.Known = nil
+	if got, err := u.Contradicted(lambda); err != nil || got {
+		t.Errorf("nothing is known: contradicted is %v, %v", got, err)
+	}
+}

@@ -7,7 +7,14 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/merge"
+	"fmp/pipeline/posterior"
+	"fmp/pipeline/shipped"
 )
 
 // misnamed returns uploads of which the first bad clients name each class by the next one's name.
@@ -26,11 +33,12 @@ func misnamed(us []Upload, bad int) []Upload {
 	return out
 }
 
-// TestAnchor: where five of eight clients agree on false names, an upload of the server's own tells who is honest, of class means in
-// coordinates and in features and of moments; without it the five are believed. An anchor that cannot act is refused.
+// TestAnchor: where seven of twelve clients agree on false names, an upload of the server's own tells who is honest, of class means in
+// coordinates and in features and of moments; without it the seven are believed. Summed clients are judged by it too. An anchor that cannot
+// act is refused.
 func TestAnchor(t *testing.T) {
 	w := newWorld(t)
-	const clients, bad = 8, 5
+	const clients, bad = 12, 7
 	for name, made := range map[string]func() ([]Upload, *onnx.Model, models.Manifest){
 		"coordinates": func() ([]Upload, *onnx.Model, models.Manifest) {
 			g, f := w.client(t, false)
@@ -68,12 +76,32 @@ func TestAnchor(t *testing.T) {
 			return p.Judgement.Honest
 		}
 		if p := honest(o); p[0] < 0.5 || p[clients-1] > 0.5 {
-			t.Errorf("%s: without an anchor P(honest) is %.2f; the five agree", name, p)
+			t.Errorf("%s: without an anchor P(honest) is %.2f; the seven agree", name, p)
 		}
 		o.Anchor = us[clients].Upload
 		for m, p := range honest(o) {
 			if (p > 0.5) != (m >= bad) {
 				t.Errorf("%s: with an anchor client %d is honest with %.2f", name, m, p)
+			}
+		}
+		var messages [][]byte
+		lies := misnamed(us[:clients], bad)
+		for _, u := range lies {
+			u.N = int(u.Points.Mass()) // calibration points are beside it
+			data, err := u.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages = append(messages, data)
+		}
+		sample, _ := part(t, &merge.Merger{}, messages...)
+		judge, err := Judge(t.Context(), w.eng, sample, g, f, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for m, u := range lies {
+			if share, err := judge(u.Upload); err != nil || (share > 0) != (m >= bad) {
+				t.Errorf("%s: of client %d, to be summed, %.2f counts, %v", name, m, share, err)
 			}
 		}
 		trusting, other := o, o
@@ -85,6 +113,71 @@ func TestAnchor(t *testing.T) {
 			if _, err := New(us[:clients], g, f, o); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v; want %q", name, err, want)
 			}
+		}
+	}
+}
+
+// TestShippedAnchor: a round behind a shipped extractor, of the classes that its anchor holds, is judged by it unasked: five of ten clients
+// that agree on false names are told, and a setting leaves it out. Where all clients have other images than the anchor it gives way.
+func TestShippedAnchor(t *testing.T) {
+	g, f, err := shipped.Load("digits", models.KindClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := shipped.Anchor(f, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const clients = 10
+	r := rng.New(1, "shipped anchor")
+	var us []Upload
+	for m := range clients {
+		points := *known.Points
+		points.Z = slices.Clone(points.Z)
+		for i := range points.Z {
+			points.Z[i] += float32(0.02 * r.NormFloat64())
+		}
+		us = append(us, Upload{Upload: &federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: known.N, Points: &points}})
+	}
+	judged := func(bad int, o Options) (*posterior.Judgement, string) {
+		t.Helper()
+		o.Seed, o.Samples, o.Level = 1, 10, -1
+		round, err := New(misnamed(us, bad), nil, models.Manifest{}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := round.Posterior(t.Context(), eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Judgement, round.Anchored(p.Judgement)
+	}
+	for _, c := range []struct {
+		bad   int
+		o     Options
+		holds bool
+		says  string
+	}{
+		{0, Options{}, true, "100 images that come with the program"}, {5, Options{}, true, "100 images"}, {6, Options{}, true, "100 images"},
+		{6, Options{NoAnchor: true}, false, "none: 5 of 10 clients that collude"},
+		{10, Options{}, false, "left out: the anchor that comes with the program contradicts"},
+		{6, Options{Trust: true}, false, ""},
+	} {
+		j, says := judged(c.bad, c.o)
+		if !strings.Contains(says, c.says) || (says == "") != (c.says == "") {
+			t.Errorf("%d bad: judged by %q; want %q", c.bad, says, c.says)
+		}
+		for m := range clients {
+			if j != nil && (j.Honest[m] > 0.5) != (m >= c.bad) && c.holds {
+				t.Errorf("%d bad, %q: client %d is honest with %.2f", c.bad, says, m, j.Honest[m])
+			}
+		}
+		if c.bad == clients && slices.Min(j.Honest) < 0.5 {
+			t.Errorf("all clients are of other images than the anchor: P(honest) is %.2f", j.Honest)
 		}
 	}
 }

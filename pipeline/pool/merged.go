@@ -151,7 +151,11 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 		return nil, err
 	}
 	if r.Moments() {
-		by, err := posterior.NewMomentsAgainst(ctx, s.clients, r.Seed, r.Threads)
+		known, err := r.knownMoments()
+		if err != nil {
+			return nil, err
+		}
+		by, err := posterior.NewMomentsAgainst(ctx, s.clients, known, r.Seed, r.Threads)
 		return func(u *federate.Upload) (float64, error) {
 			if u.Within == nil {
 				return 0, errors.New("it holds no moments")

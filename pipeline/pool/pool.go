@@ -43,9 +43,11 @@ type Options struct {
 	// are for rounds of moments.
 	Corpus *discriminant.Client
 	// Anchor is an upload of images that the server knows, its own or those of an earlier round, behind the clients' graph ([ReadAnchor]):
-	// clients are judged by it, and it counts nowhere else; nil: none.
-	Anchor *federate.Upload
-	For    string // client whose images the classifier is for; "": a client to come
+	// clients are judged by it, and it counts nowhere else; nil: the one that comes with the program for the extractor and the classes of the
+	// round, if one does. NoAnchor takes none.
+	Anchor   *federate.Upload `json:"-"`
+	NoAnchor bool             `json:",omitempty"`
+	For      string           // client whose images the classifier is for; "": a client to come
 	// Level is the coverage of the prediction sets of a round of moments, 0.5 to 0.999; 0 stands for 0.9 where calibration points suffice, a
 	// negative number for no sets.
 	Level float64
@@ -86,6 +88,7 @@ type Round struct {
 	reach     *sample.Reach
 	groups    []string // names of groups of clients that the sets hold for
 	group     []int    // of each upload; nil: none is named
+	anchored  anchoring
 }
 
 // ErrNoGraph is wrapped by the error for uploads whose client graph is not known.
@@ -127,7 +130,7 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 		return nil, err
 	}
 	if err := r.anchors(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pool: %w", err)
 	}
 	if err := r.bound(); err != nil {
 		return nil, err
@@ -152,22 +155,6 @@ func (r *Round) client() (int, error) {
 			"behind an extractor with an open predictor, and these uploads are other", r.For)
 	}
 	return at + 1, nil
-}
-
-// anchors returns an error for an anchor that does not go with the round.
-func (r *Round) anchors() error {
-	a := r.Anchor
-	switch {
-	case a == nil:
-	case r.Trust:
-		return errors.New("pool: an anchor says which clients are honest, and all are taken for honest: leave one of the two out")
-	case !r.closedForm():
-		return errors.New("pool: clients of an embedding's points are not judged: leave the anchor out")
-	case a.Model != r.Uploads[0].Model:
-		return fmt.Errorf("pool: the anchor was made by the client graph %.12s, and the round's is %.12s: make it with the round's", a.Model,
-			r.Uploads[0].Model)
-	}
-	return nil
 }
 
 // Moments reports whether clients of the round send moments.

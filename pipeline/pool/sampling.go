@@ -119,11 +119,8 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	if r.Rest != nil {
 		o.Rest = &discriminant.Client{Means: r.Rest.Means, Within: r.Rest.Within}
 	}
-	if a := r.Anchor; a != nil {
-		if a.Within == nil {
-			return nil, errors.New("pool: the anchor holds no moments, and the uploads do: make it with the round's client graph")
-		}
-		o.Known = &discriminant.Client{Means: a.Points, Within: a.Within}
+	if o.Known, err = r.knownMoments(); err != nil {
+		return nil, err
 	}
 	if r.Client.Kappa > 0 {
 		o.Kappa = discriminant.Kappa{Median: r.Client.Kappa, Deviation: r.Client.KappaDeviation}
@@ -158,7 +155,7 @@ func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 		in.Rest = r.Rest.Means
 	}
 	if r.Anchor != nil {
-		in.Known = r.Anchor.ToSet()
+		in.Known, in.Yields = r.Anchor.ToSet(), r.anchored == anchoredShipped
 	}
 	if r.open != nil {
 		if in.Open, err = open.FromModel(r.open); err != nil {

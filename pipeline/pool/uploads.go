@@ -52,19 +52,6 @@ func ReadCorpus(path string) (*discriminant.Client, error) {
 	return &discriminant.Client{Means: u.Points, Within: u.Within}, nil
 }
 
-// ReadAnchor reads an upload by which clients are judged.
-func ReadAnchor(path string) (*federate.Upload, error) {
-	data, err := regularfile.ReadFile(path, federate.MaxBytes)
-	if err != nil {
-		return nil, fmt.Errorf("reading anchor: %w", err)
-	}
-	u, err := federate.Decode(data, federate.Expect{})
-	if err != nil {
-		return nil, fmt.Errorf("anchor %s: %w", path, err)
-	}
-	return u, nil
-}
-
 // DecodeUploads is [ReadUploads] for messages in memory, which are called by their numbers from 0.
 func DecodeUploads(messages [][]byte, want federate.Expect) (good []Upload, bad []error) {
 	return gather(len(messages), want, func(i int) (string, []byte, error) { return fmt.Sprint("upload ", i), messages[i], nil })

@@ -30,8 +30,9 @@ type Input struct {
 	// client has an effect.
 	Rest *point.Set
 	// Known are class means, as the clients' are, that nobody doubts: they anchor who is honest (honesty.Known), and count nowhere else; nil:
-	// none.
-	Known *point.Set
+	// none. Yields takes none where they contradict too many clients (honesty.Uploads.Contradicted), as of other images than theirs.
+	Known  *point.Set
+	Yields bool
 	// Samples is the number of samples, which require fits in open scope only; default 100.
 	Samples int
 	// NoLatent disables the latent: the posterior is then a single head, that of its means.

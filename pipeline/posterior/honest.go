@@ -17,6 +17,8 @@ type Judgement struct {
 	Claimed, Counted []float64
 	// Dispute is the share of each class's mass that the posterior leaves out; from honesty.Contested on, the class is contested.
 	Dispute []float64
+	// Yielded says that known class means contradict too many clients, which judged each other.
+	Yielded bool
 
 	trusted *point.Set // class means of the clients that are more likely honest than not
 	share   []float64  // of each client's mass of each class, what counts [clients, classes]
@@ -96,7 +98,7 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Jud
 
 // judge returns the posterior's view of the clients, given the uploads with the masses that count.
 func (c *claims) judge(u honesty.Uploads, states *honesty.States, honest []float64) *Judgement {
-	j := &Judgement{Honest: honest, Claimed: make([]float64, u.Clients), Counted: make([]float64, u.Clients), Dispute: states.Dispute(u),
+	j := &Judgement{Yielded: c.yielded, Honest: honest, Claimed: make([]float64, u.Clients), Counted: make([]float64, u.Clients), Dispute: states.Dispute(u),
 		share: make([]float64, len(c.claimed))}
 	for i, n := range c.claimed {
 		m := i / u.Classes

@@ -36,7 +36,7 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	var err error
 	if o.Known != nil {
 		clients = capped(clients)
-		u, lambda, err = anchored(clients, *o.Known)
+		_, u, lambda, err = anchored(clients, *o.Known)
 	} else {
 		clients, _, u, lambda, err = momentsJudges(clients)
 	}
@@ -73,10 +73,10 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 
 // anchored returns the claims of clients that known moments judge, beside them in the clients' coordinates, whose calibration points are
 // judged by the discriminant of the known moments alone.
-func anchored(clients []discriminant.Client, known discriminant.Client) (u honesty.Uploads, lambda []float64, err error) {
-	by, _, _, err := discriminant.NewJudges([]discriminant.Client{known}, nil)
-	if err != nil {
-		return u, nil, fmt.Errorf("known moments: %w", err)
+func anchored(clients []discriminant.Client, known discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {
+	a = &MomentsAgainst{}
+	if a.points, _, _, err = discriminant.NewJudges([]discriminant.Client{known}, nil); err != nil {
+		return nil, u, nil, fmt.Errorf("known moments: %w", err)
 	}
 	all := append(slices.Clone(clients), known)
 	for m, c := range all {
@@ -86,26 +86,35 @@ func anchored(clients []discriminant.Client, known discriminant.Client) (u hones
 	}
 	left, err := discriminant.Improper(all)
 	if err != nil {
-		return u, nil, err
+		return nil, u, nil, err
 	}
-	if u, lambda, err = discriminant.Claims(all, left); err != nil {
-		return u, nil, err
+	if a.judges, u, lambda, err = discriminant.NewJudges(all, left); err != nil {
+		return nil, u, nil, err
 	}
 	u.Clients--
 	n := u.Clients * u.Classes
 	u.Known = &honesty.Known{Masses: u.Masses[n:], Means: u.Means[n*u.K:]}
 	u.Masses, u.Means, u.Odds = u.Masses[:n], u.Means[:n*u.K], u.Odds[:u.Clients]
 	for m, c := range clients {
-		w := *c.Within
-		w.Dof, w.Rank, w.Data = 0, 0, nil // the scatter is judged
-		c.Within = &w
-		points, err := by.Claims(c)
+		odds, err := a.pointOdds(c)
 		if err != nil {
-			return u, nil, err
+			return nil, u, nil, err
 		}
-		u.Odds[m] += points.Odds[0]
+		u.Odds[m] += odds
 	}
-	return u, lambda, nil
+	return a, u, lambda, nil
+}
+
+// pointOdds returns the log odds of honesty that a client's calibration points tell by known moments.
+func (a *MomentsAgainst) pointOdds(c discriminant.Client) (float64, error) {
+	w := *c.Within
+	w.Dof, w.Rank, w.Data = 0, 0, nil // the scatter is judged
+	c.Within = &w
+	u, err := a.points.Claims(c)
+	if err != nil {
+		return 0, err
+	}
+	return u.Odds[0], nil
 }
 
 // classify reports whether the honest clients of a state hold two classes.
@@ -150,28 +159,48 @@ func images(c discriminant.Client) float64 { return c.Means.Mass() + float64(len
 // MomentsAgainst judges further clients by those of a round of moments, one at a time.
 type MomentsAgainst struct {
 	judges *discriminant.Judges
+	points *discriminant.Judges // of calibration points: known moments; nil: the judges
 	by     *honesty.Against
 }
 
-// NewMomentsAgainst returns the judgement by clients.
-func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client, seed uint64, threads int) (*MomentsAgainst, error) {
-	_, judges, u, lambda, err := momentsJudges(clients)
+// NewMomentsAgainst returns the judgement by clients, beside known moments (MomentsOptions.Known); nil: none.
+func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client, known *discriminant.Client, seed uint64,
+	threads int) (*MomentsAgainst, error) {
+	a := &MomentsAgainst{}
+	var u honesty.Uploads
+	var lambda []float64
+	var err error
+	if known != nil {
+		a, u, lambda, err = anchored(capped(clients), *known)
+	} else {
+		_, a.judges, u, lambda, err = momentsJudges(clients)
+	}
 	if err != nil {
 		return nil, err
 	}
-	by, err := honesty.NewAgainst(ctx, u, lambda, seed, threads)
-	return &MomentsAgainst{judges, by}, err
+	a.by, err = honesty.NewAgainst(ctx, u, lambda, seed, threads)
+	return a, err
 }
 
 // Share returns the share of a client's images that counts, 0 for a client that is less likely honest than not. It is safe for concurrent
 // use.
 func (a *MomentsAgainst) Share(c discriminant.Client) (float64, error) {
 	c.Share = a.by.Share([]float64{images(c)})
-	u, err := a.judges.Claims(c)
+	judged, odds := c, 0.0
+	if a.points != nil {
+		var err error
+		if odds, err = a.pointOdds(c); err != nil {
+			return 0, err
+		}
+		w := *c.Within
+		w.Calibration, w.Labels = nil, nil
+		judged.Within = &w
+	}
+	u, err := a.judges.Claims(judged)
 	if err != nil || math.IsInf(u.Odds[0], -1) {
 		return 0, err
 	}
-	honest, err := a.by.Honest(u.Masses, u.Means, u.Odds[0])
+	honest, err := a.by.Honest(u.Masses, u.Means, u.Odds[0]+odds)
 	if err != nil || !honest {
 		return 0, err
 	}

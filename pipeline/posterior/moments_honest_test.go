@@ -95,7 +95,7 @@ func TestMomentsAgainst(t *testing.T) {
 	for i, name := range slices.Sorted(maps.Keys(attacks)) {
 		clients[i] = attacked(clients[i], attacks[name])
 	}
-	by, err := NewMomentsAgainst(t.Context(), clients[:judges], 1, 1)
+	by, err := NewMomentsAgainst(t.Context(), clients[:judges], nil, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestMomentsOutside(t *testing.T) {
 					t.Errorf("P(honest) of client %d is %.3f", m, honest)
 				}
 			}
-			by, err := NewMomentsAgainst(t.Context(), slices.Concat(clients[:bad], clients[bad+1:]), 1, 1)
+			by, err := NewMomentsAgainst(t.Context(), slices.Concat(clients[:bad], clients[bad+1:]), nil, 1, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

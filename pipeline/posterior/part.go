@@ -50,6 +50,7 @@ type claims struct {
 	uploads honesty.Uploads // bounded
 	claimed []float64       // masses as claimed, [clients, classes]
 	lambda  []float64
+	yielded bool // known class means contradict too many clients, and are left out
 }
 
 // Claims returns the clients' class means as package honesty weighs them, with bounded masses, and the variances of class means between
@@ -76,26 +77,38 @@ func (t *FMP) claims() (claims, error) {
 		if c.uploads, c.lambda, err = t.claimsOf(f, means); err != nil {
 			return c, err
 		}
-		if c.uploads.Known, err = t.known(f); err != nil {
-			return c, err
-		}
 		c.claimed = c.uploads.Masses
 		c.uploads.Copies()
+		if c.yielded, err = t.anchor(f, &c.uploads, c.lambda); err != nil {
+			return c, err
+		}
 		c.uploads = c.uploads.Bound()
 		return c, nil
 	})
 }
 
-// known returns the known class means in the form's coordinates; nil where there are none.
-func (t *FMP) known(f *Form) (*honesty.Known, error) {
+// anchor sets the known class means of claims, in the form's coordinates, unless they yield.
+func (t *FMP) anchor(f *Form, u *honesty.Uploads, lambda []float64) (yielded bool, err error) {
 	if t.in.Known == nil {
-		return nil, nil
+		return false, nil
 	}
-	u, _, err := t.claimsOf(f, []*point.Set{t.in.Known})
+	known, _, err := t.claimsOf(f, []*point.Set{t.in.Known})
 	if err != nil {
-		return nil, fmt.Errorf("known class means: %w", err)
+		return false, fmt.Errorf("known class means: %w", err)
 	}
-	return &honesty.Known{Masses: u.Masses, Means: u.Means}, nil
+	u.Known = &honesty.Known{Masses: known.Masses, Means: known.Means}
+	return yields(u, lambda, t.in.Yields)
+}
+
+// yields leaves known class means out that may yield and contradict too many clients.
+func yields(u *honesty.Uploads, lambda []float64, may bool) (yielded bool, err error) {
+	if !may {
+		return false, nil
+	}
+	if yielded, err = u.Contradicted(lambda); yielded {
+		u.Known = nil
+	}
+	return yielded, err
 }
 
 // claimsOf returns class means, as a form reads them, as package honesty weighs them, with masses as claimed.
@@ -132,7 +145,8 @@ func (t *FMP) Against(ctx context.Context) (*Against, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.Known, err = t.known(f); err != nil {
+	u.Copies()
+	if _, err = t.anchor(f, &u, lambda); err != nil {
 		return nil, err
 	}
 	by, err := honesty.NewAgainst(ctx, u, lambda, t.in.Seed, t.in.Threads)

@@ -116,10 +116,7 @@ func newLeakyRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	alpha := s.float("alpha")
 	return floatKernel(s, 2, func(x float64) float64 {
-		if x < 0 {
-			return alpha * x
-		}
-		return x
+		return chosen(x < 0, alpha*x, x)
 	})
 }
 
@@ -162,10 +159,7 @@ func newSelu(s *Spec) (Kernel, error) {
 func newThresholdedRelu(s *Spec) (Kernel, error) {
 	alpha := s.float("alpha")
 	return floatKernel(s, 2, func(x float64) float64 {
-		if x <= alpha {
-			return 0
-		}
-		return x
+		return chosen(x <= alpha, 0, x)
 	})
 }
 
@@ -208,10 +202,7 @@ func newGelu(s *Spec) (Kernel, error) {
 }
 
 func prelu[T number](x, slope T) T {
-	if x < 0 {
-		return x * slope
-	}
-	return x
+	return chosen(x < 0, x*slope, x)
 }
 
 // PRelu: x < 0 gives slope x; slope is broadcast to x's shape.

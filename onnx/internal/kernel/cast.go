@@ -243,33 +243,53 @@ func toInt[B integer](dst []B, lo int64, hi uint64, words func(w []uint64, at in
 //
 //go:noinline
 func toWords[A number](in []A) func(words []uint64, at int, lo int64, hi uint64) {
-	return func(words []uint64, at int, lo int64, hi uint64) {
+	switch any(in).(type) {
+	case []float32, []float64:
+		return func(words []uint64, at int, lo int64, hi uint64) {
+			b := newWholes(lo, hi)
+			for i := range words {
+				words[i] = b.word(float64(in[at+i]))
+			}
+		}
+	}
+	return func(words []uint64, at int, _ int64, _ uint64) {
 		for i := range words {
-			words[i] = toWord(in[at+i], lo, hi)
+			words[i] = uint64(in[at+i])
 		}
 	}
 }
 
-func toWord[A number](v A, lo int64, hi uint64) uint64 {
-	f := float64(v)
-	switch any(v).(type) {
-	case float32, float64:
-		if f < 0 {
-			return uint64(bounded[int64](f, lo, min(hi, math.MaxInt64)))
-		}
-		return bounded[uint64](f, max(lo, 0), hi)
-	}
-	return uint64(v)
+// beyond is 2^63, the first number that int64 does not hold.
+const beyond = 1 << 63
+
+// wholes are the bounds of a type of whole numbers.
+type wholes struct {
+	lo, hi float64 // hi is the largest float64 of the type
+	rest   uint64  // the largest number of the type less hi
 }
 
-func bounded[B integer](f float64, lo int64, hi uint64) B {
-	switch {
-	case f != f:
-		return 0
-	case f <= float64(lo):
-		return B(lo)
-	case f >= float64(hi):
-		return B(hi)
+func newWholes(lo int64, hi uint64) wholes {
+	b := wholes{lo: float64(lo), hi: float64(hi)}
+	for b.hi >= 2*beyond || hi < beyond && b.hi >= beyond {
+		b.hi = math.Nextafter(b.hi, 0)
 	}
-	return B(f)
+	b.rest = hi - uint64(b.hi)
+	return b
+}
+
+// word truncates a number to the type, in the same steps whatever number it is: time must tell nothing of pixels.
+func (b wholes) word(f float64) uint64 {
+	g := min(max(f, b.lo), b.hi)
+	large := mask(g >= beyond)
+	w := uint64(int64(g))&^large | (uint64(int64(g-beyond))+beyond)&large
+	return (w + b.rest&mask(f > b.hi)) & mask(f == f)
+}
+
+// mask has all bits set where c holds; the compiler makes no branch of it.
+func mask(c bool) uint64 {
+	var b uint64
+	if c {
+		b = 1
+	}
+	return -b
 }

@@ -301,3 +301,15 @@ func integerLimits(d onnx.DType) (lo int64, hi uint64) {
 	}
 	return 0, 0
 }
+
+func bounded[B integer](f float64, lo int64, hi uint64) B {
+	switch {
+	case f != f:
+		return 0
+	case f <= float64(lo):
+		return B(lo)
+	case f >= float64(hi):
+		return B(hi)
+	}
+	return B(f)
+}

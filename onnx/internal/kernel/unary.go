@@ -145,14 +145,8 @@ func newNeg(s *Spec) (Kernel, error) {
 }
 
 func signOf[T number](x T) T {
-	switch {
-	case x > 0:
-		return 1
-	case x < 0:
-		var one T = 1
-		return -one
-	}
-	return x // 0, or NaN
+	var one T = 1
+	return chosen(x > 0, one, chosen(x < 0, -one, x)) // 0 and NaN stay
 }
 
 func newSign(s *Spec) (Kernel, error) {

@@ -36,14 +36,15 @@ func where[T onnx.Element](c *Call, out []T, shape []int) {
 	c.Parallel(len(out), 4, func(lo, hi int) {
 		od := newOdometer(dims, st, lo)
 		for i := lo; i < hi; i++ {
-			if cond[od.off[0]] {
-				out[i] = x[od.off[1]]
-			} else {
-				out[i] = y[od.off[2]]
-			}
+			out[i] = chosen(cond[od.off[0]], x[od.off[1]], y[od.off[2]])
 			od.next()
 		}
 	})
+}
+
+// chosen returns x where c holds, else y, in the same steps.
+func chosen[T onnx.Element](c bool, x, y T) T {
+	return [2]T{y, x}[mask(c)&1]
 }
 
 // choose is where for the rarer element types.

@@ -47,7 +47,7 @@ type File struct {
 	Scope string `yaml:"scope"`
 	// Corpus is the path of an upload of moments of the server's own images, as in fmp pool; for rounds of moments.
 	Corpus string `yaml:"corpus"`
-	// Anchor is the path of an upload of images that the server knows, by which clients are judged, as in fmp pool.
+	// Anchor is the path of an upload of images that the server knows, by which clients are judged, "default" or "none", as in fmp pool.
 	Anchor string `yaml:"anchor"`
 	// Roster is the path of the file of clients that may send.
 	Roster string `yaml:"roster"`
@@ -113,8 +113,8 @@ type Bounds struct {
 	Norm float64 `yaml:"norm"`
 }
 
-// NoOpen stands in place of a file where there is no open predictor.
-const NoOpen = "none"
+// NoOpen stands in place of a file where there is no open predictor, or no anchor, and DefaultAnchor where the anchor is the program's.
+const NoOpen, DefaultAnchor = "none", "default"
 
 // Duration is a time.Duration written as 90s or 2h.
 type Duration time.Duration
@@ -185,7 +185,7 @@ func Load(path string) (*Round, error) {
 	}
 	r := &Round{File: *file}
 	for _, p := range []*string{&r.Graph, &r.Predictor, &r.Open, &r.Corpus, &r.Anchor, &r.Roster, &r.Workers, &r.Labelled} {
-		if *p != "" && *p != NoOpen && !filepath.IsAbs(*p) {
+		if *p != "" && *p != NoOpen && !(p == &r.Anchor && *p == DefaultAnchor) && !filepath.IsAbs(*p) {
 			*p = filepath.Join(filepath.Dir(path), *p)
 		}
 	}
@@ -365,7 +365,7 @@ func (f *File) fillPrivacy() error {
 		{b.Noise == privacy.TwoServers && f.AcceptLate, "accept_late: true", "two servers open one sum, at quorum or at the deadline"},
 		{f.Honesty != nil && *f.Honesty, "honesty: true", "honesty compares single uploads without noise, which a private round has none of"},
 		{f.Calibrate > 0, "calibrate", "calibration points are single images, which a private round protects"},
-		{f.Anchor != "", "anchor", "honesty is judged by single uploads without noise, which a private round has none of"},
+		{f.Anchor != "" && f.Anchor != NoOpen && f.Anchor != DefaultAnchor, "anchor", "honesty is judged by single uploads without noise, which a private round has none of"},
 		{f.Sets != Sets{}, "sets", "they want calibration points, which a private round has none of"},
 		{f.Replace, "replace: true", "a second upload of a client spends its budget a second time"},
 		{f.Open != "" && f.Open != NoOpen || f.Scope == "open", "open", "the private predictor is for the corpus's classes"},

@@ -55,11 +55,12 @@ type Sampling struct {
 	Store    string `json:"store"`
 	Replicas int    `json:"replicas"`
 	// Round and Graph are those of the uploads. The file of the graph is the object named Graph; the files of the round's own
-	// predictors are the objects named Predictor and Open.
+	// predictors are the objects named Predictor and Open, and that of its anchor the one named Anchor.
 	Round     uint64       `json:"round"`
 	Graph     string       `json:"graph"`
 	Predictor string       `json:"predictor,omitempty"`
 	Open      string       `json:"open,omitempty"`
+	Anchor    string       `json:"anchor,omitempty"`
 	Options   pool.Options `json:"options"`
 	// Members is the name of the object with the uploads to pool.
 	Members string `json:"members"`
@@ -115,6 +116,7 @@ func decodeJob(data []byte) (Job, error) {
 		{j.Run || j.Merge || aMembers.MatchString(j.Members), "members", j.Members, aMembers.String()},
 		{j.Predictor == "" || aDigest.MatchString(j.Predictor), "predictor", j.Predictor, aDigest.String()},
 		{j.Open == "" || aDigest.MatchString(j.Open), "open", j.Open, aDigest.String()},
+		{j.Anchor == "" || aDigest.MatchString(j.Anchor), "anchor", j.Anchor, aDigest.String()},
 		{slices.Contains([]string{"", "default", "untrained"}, o.Predictor), "options.predictor", o.Predictor,
 			"default and untrained; files go by digest"},
 		{slices.Contains([]string{"", "default", "none"}, o.Open), "options.open", o.Open, "default and none; files go by digest"},

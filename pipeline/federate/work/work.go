@@ -78,9 +78,9 @@ func makeStream(ctx context.Context, js jetstream.JetStream, replicas int) (jets
 	return s, nil
 }
 
-// Models are the model files of a round: the client graph, and the round's own predictors; nil for a predictor that is shipped with
-// the program.
-type Models struct{ Graph, Predictor, Open []byte }
+// Models are the files of a round: the client graph, the round's own predictors, and its anchor; nil for one that is shipped with the
+// program.
+type Models struct{ Graph, Predictor, Open, Anchor []byte }
 
 // NewQueue prepares the jobs of a round: it stores the round's models where workers find them.
 func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models, o pool.Options) (*Queue, error) {
@@ -94,7 +94,8 @@ func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models, o po
 		data []byte
 		to   *string
 		path *string
-	}{{m.Graph, &q.job.Graph, new(string)}, {m.Predictor, &q.job.Predictor, &o.Predictor}, {m.Open, &q.job.Open, &o.Open}} {
+	}{{m.Graph, &q.job.Graph, new(string)}, {m.Predictor, &q.job.Predictor, &o.Predictor}, {m.Open, &q.job.Open, &o.Open},
+		{m.Anchor, &q.job.Anchor, new(string)}} {
 		if f.data == nil {
 			continue
 		}
@@ -155,7 +156,8 @@ func (q *Queue) sweep(ctx context.Context) error {
 		return err
 	}
 	for _, name := range names {
-		if name == q.job.Graph || name == q.job.Predictor || name == q.job.Open || !aRemainder.MatchString(name) {
+		if name == q.job.Graph || name == q.job.Predictor || name == q.job.Open || name == q.job.Anchor ||
+			!aRemainder.MatchString(name) {
 			continue
 		}
 		if err := q.store.DeleteObject(ctx, name); err != nil {
@@ -426,7 +428,7 @@ func readModels(ctx context.Context, st *store.Store, job Job) (m Models, err er
 	for _, f := range []struct {
 		digest string
 		to     *[]byte
-	}{{job.Graph, &m.Graph}, {job.Predictor, &m.Predictor}, {job.Open, &m.Open}} {
+	}{{job.Graph, &m.Graph}, {job.Predictor, &m.Predictor}, {job.Open, &m.Open}, {job.Anchor, &m.Anchor}} {
 		if f.digest == "" {
 			continue
 		}

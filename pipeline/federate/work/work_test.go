@@ -93,7 +93,7 @@ func TestRedelivered(t *testing.T) {
 	graph, predictor := []byte("graph"), []byte("predictor")
 	st, url, uploads := open(t, graph)
 	o := pool.Options{Samples: 7, Seed: 3, Predictor: "/a/place/of/the/server.onnx", Open: "/another.onnx", Threads: 5}
-	q, err := NewQueue(t.Context(), st, 1, Models{graph, predictor, []byte("open")}, o)
+	q, err := NewQueue(t.Context(), st, 1, Models{graph, predictor, []byte("open"), []byte("anchor")}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestRedelivered(t *testing.T) {
 		t.Fatal("the jobs were not done")
 	}
 	o.Predictor, o.Open, o.Threads = "", "", 0
-	want := fmt.Sprintf("a %s {graph predictor open} %+v", uploads[1].Digest, o)
+	want := fmt.Sprintf("a %s {graph predictor open anchor} %+v", uploads[1].Digest, o)
 	if len(opened) != 2 || opened[0] != want || opened[1] != want { // once a worker, not once a job
 		t.Errorf("opened %q; want %q by both", opened, want)
 	}

@@ -2,9 +2,12 @@ package attack
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
+	"fmp/models"
 	"fmp/models/rng"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/honesty"
@@ -12,10 +15,14 @@ import (
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/shipped"
 )
 
 // Colluding are the attacks of the table of colluders, who claim no more images than they have.
 var Colluding = []string{"sign", "flip", "collapse"}
+
+// NoAttack names the row of rounds of honest clients alone.
+const NoAttack = "no attack"
 
 const (
 	// known is the number of images of each class that the server knows in an anchored round, of those that no client holds.
@@ -25,7 +32,7 @@ const (
 )
 
 // CollusionDefences are the columns of the table of colluders: clients that are taken for honest; judged; and judged by images that
-// the server knows.
+// the server knows, those that come with the program where they fit the round.
 var CollusionDefences = []string{"none", "honesty", "anchored"}
 
 // CollusionRow holds a number of colluders under an attack: for each of [CollusionDefences] the mean accuracy over draws and its largest
@@ -49,14 +56,19 @@ type colluded interface {
 	oracle(ctx context.Context, colluders int) (metric.Scores, error)
 }
 
-// RunColluders measures 1 to 5 colluders among 10 clients.
+// newRow returns a row without draws.
+func newRow(attack string, colluders int) CollusionRow {
+	n := len(CollusionDefences)
+	return CollusionRow{Attack: attack, Colluders: colluders, ACC: make([]float64, n), Worst: make([]float64, n), Fallen: make([]int, n),
+		Found: make([]float64, n), Kept: make([]float64, n)}
+}
+
+// RunColluders measures rounds without colluders, and 1 to 5 among 10 clients.
 func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]CollusionRow, error) {
-	var out []CollusionRow
+	out := []CollusionRow{newRow(NoAttack, 0)}
 	for _, name := range Colluding {
 		for tenths := 1; tenths <= 5; tenths++ {
-			n := len(CollusionDefences)
-			out = append(out, CollusionRow{Attack: name, Colluders: tenths * o.Clients / 10, ACC: make([]float64, n), Worst: make([]float64, n),
-				Fallen: make([]int, n), Found: make([]float64, n), Kept: make([]float64, n)})
+			out = append(out, newRow(name, tenths*o.Clients/10))
 		}
 	}
 	draw, err := drawer(ctx, p, o)
@@ -91,9 +103,12 @@ func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]Col
 func (r *CollusionRow) add(ctx context.Context, d colluded, oracle float64, o *Options) error {
 	n := float64(o.Repeats)
 	r.Oracle += oracle / n
-	at := slices.IndexFunc(Attacks, func(a Attack) bool { return a.Name == r.Attack })
+	attack := Attack{Name: NoAttack} // of nobody
+	if at := slices.IndexFunc(Attacks, func(a Attack) bool { return a.Name == r.Attack }); at >= 0 {
+		attack = Attacks[at]
+	}
 	for i, defence := range CollusionDefences {
-		s, j, err := d.score(ctx, Attacks[at], r.Colluders, defence)
+		s, j, err := d.score(ctx, attack, r.Colluders, defence)
 		if err != nil {
 			return fmt.Errorf("%s: %w", defence, err)
 		}
@@ -153,6 +168,28 @@ type meansDraw struct {
 	honest honesty.Uploads
 	lambda []float64
 	known  *point.Set
+	// yields says that known comes with the program.
+	yields bool
+}
+
+// shipped returns the class means that come with the program for the bench's extractor and classes; nil where none do.
+func (b *bench) shipped() (*point.Set, error) {
+	if b.white != nil {
+		return nil, nil
+	}
+	f, err := models.ReadManifest(b.p.Conjugate)
+	if err != nil {
+		return nil, err
+	}
+	f.ClassMeans, f.Classes, f.Extractor = true, b.p.Manifest.Classes, b.p.Manifest.Models["extractor"]
+	u, err := shipped.Anchor(f, b.p.Conjugate)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return u.Points, nil
 }
 
 func (b *bench) colluded(ctx context.Context, repeat int) (colluded, error) {
@@ -165,6 +202,12 @@ func (b *bench) colluded(ctx context.Context, repeat int) (colluded, error) {
 		return nil, err
 	}
 	d := &meansDraw{bench: b, repeat: repeat, known: sets[len(rows)]}
+	if known, err := b.shipped(); err != nil || known != nil {
+		d.known, d.yields = known, true
+		if err != nil {
+			return nil, err
+		}
+	}
 	d.honest, d.lambda, err = b.claims(sets[:len(rows)])
 	return d, err
 }
@@ -182,7 +225,7 @@ func (d *meansDraw) score(ctx context.Context, attack Attack, colluders int, def
 	if defence == "anchored" {
 		anchor = d.known
 	}
-	return d.anchored(ctx, sets, anchor, d.repeat, defence == "none")
+	return d.anchored(ctx, sets, anchor, d.yields, d.repeat, defence == "none")
 }
 
 func (d *meansDraw) oracle(ctx context.Context, colluders int) (metric.Scores, error) {

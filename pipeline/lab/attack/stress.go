@@ -149,13 +149,13 @@ func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 
 // score returns the scores of the FMP posterior given uploads.
 func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
-	return b.anchored(ctx, sets, nil, repeat, trust)
+	return b.anchored(ctx, sets, nil, false, repeat, trust)
 }
 
-// anchored is score for clients that are judged by known class means.
-func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Set, repeat int, trust bool) (metric.Scores,
+// anchored is score for clients that are judged by known class means, which may yield.
+func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Set, yields bool, repeat int, trust bool) (metric.Scores,
 	*posterior.Judgement, error) {
-	in := posterior.Input{Known: known, Samples: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat),
+	in := posterior.Input{Known: known, Yields: yields, Samples: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat),
 		Threads: b.Threads}
 	if b.white != nil {
 		in.Open, in.Soft, in.Scope = b.p.Tools.Open, sets, posterior.ScopeOpen
