@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom module edge-all lib wheel wasm page setup demo played test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
+.PHONY: all build size sbom release module edge-all lib wheel wasm page setup demo played test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -51,6 +51,21 @@ size: build ## hold the programs to their largest sizes
 
 sbom: build ## bin/fmp.cdx.json and bin/fmp-edge.cdx.json: modules and models, in CycloneDX
 	$(GO) run ./docs/notices -sbom $(BIN)/fmp $(BIN)/fmp-edge
+
+# fmp calls C, so that another platform needs a compiler for it: that of Zig knows all (pip install ziglang; ZIG="python -m ziglang").
+# Platforms without one get the client alone.
+ZIG ?= zig
+DIST := dist
+release: edge-all ## dist: archives of six platforms, .deb, a container image, bills of materials, digests; KEY=FILE signs them (fmp sign)
+	@rm -rf $(BIN)/release; mkdir -p $(BIN)/release; cp $(BIN)/fmp-edge-*-* $(BIN)/release/
+	@set -e; for p in linux-amd64-x86_64-linux-gnu.2.28 linux-arm64-aarch64-linux-gnu.2.28 windows-amd64-x86_64-windows-gnu; do \
+	  os=$${p%%-*}; rest=$${p#*-}; arch=$${rest%%-*}; exe=; [ $$os = windows ] && exe=.exe; \
+	  $(ZIG) version >/dev/null 2>&1 || { echo "no $(ZIG) for fmp on $$os/$$arch: its archive holds fmp-edge alone"; continue; }; \
+	  echo "building fmp for $$os/$$arch"; CC="$(ZIG) cc -target $${rest#*-}" CGO_ENABLED=1 GOOS=$$os GOARCH=$$arch \
+	    $(GO) build $(VCS) -trimpath -ldflags="-s -w -buildid=" $(SMALL) -o $(BIN)/release/fmp-$$os-$$arch$$exe ./cmd/fmp; done
+	$(GO) run ./docs/notices -sbom $(BIN)/release/fmp-*
+	rm -rf $(DIST); $(GO) run ./docs/release -bin $(BIN)/release -out $(DIST)
+	@[ -z "$(KEY)" ] && echo "not signed: give KEY=FILE, of fmp sign --new-key FILE" || $(BIN)/fmp sign $(DIST) --key $(KEY) --output $(DIST).sig
 
 module: ## give the repository its public path: make module MODULE=host.tld/owner/fmp
 	@[ -n "$(MODULE)" ] || { echo 'make module: give MODULE=host.tld/owner/fmp, the path under which others fetch it'; exit 2; }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Next is the version of sources that no tag names yet.
-const Next = "0.1.0-dev"
+// Next is the version of the sources: of the release that is next, or that a tag names.
+const Next = "0.1.0"
 
 // Info identifies a build.
 type Info struct {

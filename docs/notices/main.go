@@ -78,7 +78,7 @@ const embedded = `Besides modules:
 * ` + "`onnx/onnxpb/onnx.proto`" + `, and the facts of operators in ` + "`onnx/op`" + `, are made from the definitions of the Open
   Neural Network Exchange (https://github.com/onnx/onnx), copyright ONNX Project Contributors, under the Apache License 2.0 (below).
 * The ONNX Runtime (https://github.com/microsoft/onnxruntime, MIT License, copyright Microsoft Corporation) is loaded where it is
-  installed; it is neither linked nor shipped.
+  installed. Archives of releases for Linux have it beside fmp, with its licence.
 * The models that are embedded were trained by this project; each says in its metadata on which data.
 `
 

@@ -75,6 +75,15 @@ func Fetch(ctx context.Context, say func(string)) (path string, err error) {
 	return fetch(ctx, dir, files, say)
 }
 
+// FetchFor brings the library of another platform (GOOS/GOARCH) into a folder, as [Fetch] does that of this one.
+func FetchFor(ctx context.Context, platform, dir string, say func(string)) (path string, err error) {
+	files, ok := libraryFiles[platform]
+	if !ok {
+		return "", fmt.Errorf("there is no published ONNX Runtime library for %s in %s", platform, npmPackage)
+	}
+	return fetch(ctx, dir, files, say)
+}
+
 func fetch(ctx context.Context, dir string, files []libraryFile, say func(string)) (path string, err error) {
 	path = filepath.Join(dir, files[len(files)-1].name)
 	if err := present(dir, files); err == nil {
@@ -156,7 +165,7 @@ func present(dir string, files []libraryFile) error {
 	return nil
 }
 
-// checkCached returns an error for a library in the cache that is not the published one, with all that it loads. The file is read whole,
+// checkCached returns an error for a library in the cache, or beside the program under the name that releases give it, that is not the published one, with all that it loads. The file is read whole,
 // once a process: its time and size prove nothing, as both can be set. real is path without symbolic links. A library elsewhere is the
 // user's own.
 func checkCached(path, real string) error {
@@ -172,11 +181,16 @@ func checkCached(path, real string) error {
 	if path, err = filepath.Abs(path); err != nil {
 		return err
 	}
-	if !known || filepath.Dir(path) != dir && filepath.Dir(real) != whole {
+	if !known {
+		return nil
+	}
+	if beside := besideProgram(); beside != "" && real == beside {
+		dir = filepath.Dir(beside)
+	} else if filepath.Dir(path) != dir && filepath.Dir(real) != whole {
 		return nil
 	}
 	if err := present(dir, files); err != nil {
-		return fmt.Errorf("the ONNX Runtime in the cache is not the published one and is not loaded: %w; fmp setup fetches it again", err)
+		return fmt.Errorf("the ONNX Runtime in %s is not the published one and is not loaded: %w; fmp setup fetches it again", dir, err)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ const (
 var ErrNoLibrary = errors.New("the ONNX Runtime library was not found")
 
 // FindLibrary looks for the ONNX Runtime's shared library, in this order: the setting (a path; "" where
-// there is none) or else $ONNXRUNTIME_LIB, the system's library folders, and the cache ([CacheDir]). A
+// there is none) or else $ONNXRUNTIME_LIB, the program's own folder, the system's library folders, and the cache ([CacheDir]). A
 // setting that does not lead to a file is an error: it is never silently replaced by something else.
 // tried lists the places that were looked at.
 func FindLibrary(setting string) (path string, tried []string, err error) {
@@ -46,6 +46,9 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 				libraryNames()[0])
 		}
 		return setting, tried, nil
+	}
+	if p := besideProgram(); p != "" {
+		return p, append(tried, p), nil
 	}
 	for _, dir := range systemDirs() {
 		for _, name := range libraryNames() {
@@ -72,6 +75,21 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 	}
 	return "", tried, fmt.Errorf("%w (looked at %s); run `make setup` or `fmp setup` to fetch it, or set %s to its path",
 		ErrNoLibrary, strings.Join(tried, ", "), LibraryEnv)
+}
+
+// program is the path of the running program; a variable for tests.
+var program = os.Executable
+
+// besideProgram returns the library of a release, which lies in the folder of its program; "" where there is none.
+func besideProgram() string {
+	exe, err := program()
+	if err == nil {
+		exe, err = filepath.EvalSymlinks(exe)
+	}
+	if p := filepath.Join(filepath.Dir(exe), libraryNames()[0]); err == nil && isFile(p) {
+		return p
+	}
+	return ""
 }
 
 // CacheDir returns the folder that [Fetch] puts the library into: fmp/onnxruntime/VERSION in

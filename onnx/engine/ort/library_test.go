@@ -111,3 +111,37 @@ func TestOlder(t *testing.T) {
 		}
 	}
 }
+
+// TestBesideProgram: a release's library lies beside its program, which links may lead to.
+func TestBesideProgram(t *testing.T) {
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "fmp")
+	t.Cleanup(func(was func() (string, error)) func() { return func() { program = was } }(program))
+	exe := filepath.Join(dir, "fmp")
+	if err := os.WriteFile(exe, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(exe, link); err != nil {
+		t.Skip(err)
+	}
+	program = func() (string, error) { return link, nil }
+	t.Setenv(LibraryEnv, "")
+	if p := besideProgram(); p != "" {
+		t.Errorf("found %s in an empty folder", p)
+	}
+	want := filepath.Join(dir, libraryNames()[0])
+	if err := os.WriteFile(want, []byte("not the published library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := filepath.EvalSymlinks(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := FindLibrary(""); err != nil || got != resolved {
+		t.Errorf("found %s, %v; want %s", got, err, resolved)
+	}
+	if _, known := libraryFiles[runtime.GOOS+"/"+runtime.GOARCH]; known {
+		if err := checkCached(resolved, resolved); err == nil || !strings.Contains(err.Error(), "not the published") {
+			t.Errorf("a library that is not the published one: %v", err)
+		}
+	}
+}

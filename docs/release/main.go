@@ -1,0 +1,198 @@
+// Command release packs the programs of a version: archives by platform, Debian packages, a container image of the client, and digests.
+//
+//	go run ./docs/release -bin bin/release -out dist
+//
+// make release builds the programs before and signs the folder after. The same programs give the same bytes: entries are sorted, owned
+// by root, and as old as the commit ($SOURCE_DATE_EPOCH).
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fmp/cmd/buildinfo"
+	"fmp/onnx/engine/ort"
+)
+
+// platforms are those of a release. The client is built for all, fmp where there is a C compiler for it.
+var platforms = []string{"linux/amd64", "linux/arm64", "linux/armv7", "linux/riscv64", "darwin/arm64", "windows/amd64"}
+
+// bundled are the platforms whose archives hold the ONNX Runtime. That of Windows needs DirectML, which has terms of its own.
+var bundled = []string{"linux/amd64", "linux/arm64"}
+
+// debian names the architectures of Debian that packages are made for.
+var debian = map[string]string{"linux/amd64": "amd64", "linux/arm64": "arm64"}
+
+// microsoft is the copyright of the ONNX Runtime; its licence has the words of ours.
+const microsoft = "Copyright (c) Microsoft Corporation"
+
+func main() {
+	bin := flag.String("bin", "bin/release", "folder of the programs, PROGRAM-OS-ARCH")
+	out := flag.String("out", "dist", "folder to write; it must not be there")
+	flag.Parse()
+	if err := release(context.Background(), *bin, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// release writes all files of a release into a new folder.
+func release(ctx context.Context, bin, out string) error {
+	when, err := commitTime()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(out, 0o755); err != nil {
+		return fmt.Errorf("%w; remove it, or give another -out", err)
+	}
+	var clients []image
+	for _, p := range platforms {
+		files, err := contents(ctx, bin, p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		name := "fmp-" + buildinfo.Next + "-" + strings.ReplaceAll(p, "/", "-")
+		write, end := tarGzip, ".tar.gz"
+		if strings.HasPrefix(p, "windows/") {
+			write, end = zipped, ".zip"
+		}
+		data, err := write(name, files, when)
+		if err != nil {
+			return err
+		}
+		if err := save(out, name+end, data); err != nil {
+			return err
+		}
+		if arch, ok := debian[p]; ok {
+			if data, err = deb(arch, files, when); err != nil {
+				return err
+			}
+			if err := save(out, "fmp_"+buildinfo.Next+"_"+arch+".deb", data); err != nil {
+				return err
+			}
+			clients = append(clients, image{arch, files[slices.IndexFunc(files, func(f file) bool { return f.name == "fmp-edge" })]})
+		}
+		for _, program := range []string{"fmp", "fmp-edge"} {
+			bom := program + "-" + strings.ReplaceAll(p, "/", "-") + ".cdx.json"
+			if data, err = os.ReadFile(filepath.Join(bin, bom)); errors.Is(err, fs.ErrNotExist) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			if err := save(out, bom, data); err != nil {
+				return err
+			}
+		}
+	}
+	data, err := oci(clients, when)
+	if err != nil {
+		return err
+	}
+	if err := save(out, "fmp-edge-"+buildinfo.Next+".oci.tar", data); err != nil {
+		return err
+	}
+	return digests(out)
+}
+
+// contents returns the files of a platform's archive: its programs, the ONNX Runtime, and the licences.
+func contents(ctx context.Context, bin, platform string) ([]file, error) {
+	var files []file
+	add := func(path, name string, mode int64) error {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			files = append(files, file{name, mode, data})
+		}
+		return err
+	}
+	end := ""
+	if strings.HasPrefix(platform, "windows/") {
+		end = ".exe"
+	}
+	for _, program := range []string{"fmp-edge", "fmp"} {
+		path := filepath.Join(bin, program+"-"+strings.ReplaceAll(platform, "/", "-")+end)
+		err := add(path, program+end, 0o755)
+		if program == "fmp" && errors.Is(err, fs.ErrNotExist) {
+			fmt.Printf("%s: fmp-edge alone, as %s was not built\n", platform, path)
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if program == "fmp" && slices.Contains(bundled, platform) {
+			dir := filepath.Join(bin, "onnxruntime-"+strings.ReplaceAll(platform, "/", "-"))
+			path, err := ort.FetchFor(ctx, platform, dir, func(s string) { fmt.Println(s) })
+			if err != nil {
+				return nil, err
+			}
+			if err := add(path, filepath.Base(path), 0o644); err != nil {
+				return nil, err
+			}
+			ours, err := os.ReadFile("LICENSE")
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, file{"LICENSE.onnxruntime", 0o644, copyright.ReplaceAll(ours, []byte(microsoft))})
+		}
+	}
+	for _, name := range []string{"LICENSE", "THIRD_PARTY.md", "CHANGELOG.md"} {
+		if err := add(name, name, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}
+
+// commitTime returns $SOURCE_DATE_EPOCH, or the time of the commit.
+func commitTime() (time.Time, error) {
+	text := os.Getenv("SOURCE_DATE_EPOCH")
+	if text == "" {
+		out, err := exec.Command("git", "log", "-1", "--format=%ct").Output()
+		if err != nil {
+			return time.Time{}, fmt.Errorf("the time of the commit: %w; set SOURCE_DATE_EPOCH", err)
+		}
+		text = string(bytes.TrimSpace(out))
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
+	}
+	return time.Unix(n, 0).UTC(), nil
+}
+
+func save(dir, name string, data []byte) error {
+	fmt.Printf("%s: %d bytes\n", name, len(data))
+	return os.WriteFile(filepath.Join(dir, name), data, 0o644)
+}
+
+// digests writes SHA256SUMS of all files, as sha256sum -c reads it.
+func digests(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(data), e.Name())
+	}
+	return save(dir, "SHA256SUMS", []byte(b.String()))
+}

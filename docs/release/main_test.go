@@ -1,0 +1,152 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/cmd/buildinfo"
+)
+
+// TestRelease: the same programs give the same bytes at another time in another folder, digests are those of the files, and archive,
+// package and image hold the programs as they are.
+func TestRelease(t *testing.T) {
+	t.Chdir("../..")
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	var trees [2]map[string][]byte
+	for i := range trees {
+		bin, out := t.TempDir(), filepath.Join(t.TempDir(), "dist")
+		for _, p := range platforms {
+			name := "fmp-edge-" + strings.ReplaceAll(p, "/", "-")
+			if strings.HasPrefix(p, "windows/") {
+				name += ".exe"
+			}
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("client of "+p), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := release(t.Context(), bin, out); err != nil {
+			t.Fatal(err)
+		}
+		if err := release(t.Context(), bin, out); err == nil {
+			t.Error("a folder that is there was written to")
+		}
+		trees[i] = map[string][]byte{}
+		for _, path := range glob(t, out) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trees[i][filepath.Base(path)] = data
+		}
+	}
+	if len(trees[0]) != len(platforms)+2+1+1 {
+		t.Errorf("%d files", len(trees[0]))
+	}
+	for name, data := range trees[0] {
+		if !bytes.Equal(data, trees[1][name]) {
+			t.Errorf("%s differs between two builds", name)
+		}
+		if line := fmt.Sprintf("%x  %s\n", sha256.Sum256(data), name); name != "SHA256SUMS" && !strings.Contains(string(trees[0]["SHA256SUMS"]), line) {
+			t.Errorf("SHA256SUMS has no line %q", line)
+		}
+	}
+	name := "fmp-" + buildinfo.Next + "-linux-amd64"
+	got := untar(t, gunzip(t, trees[0][name+".tar.gz"]))
+	if string(got[name+"/fmp-edge"]) != "client of linux/amd64" || len(got[name+"/LICENSE"]) == 0 {
+		t.Errorf("the archive holds %v", names(got))
+	}
+	members := unar(t, trees[0]["fmp_"+buildinfo.Next+"_amd64.deb"])
+	if string(members["debian-binary"]) != "2.0\n" {
+		t.Errorf("the package is of version %q", members["debian-binary"])
+	}
+	if control := untar(t, gunzip(t, members["control.tar.gz"]))["control"]; !strings.Contains(string(control), "Architecture: amd64\n") {
+		t.Errorf("control says %s", control)
+	}
+	if tree := untar(t, gunzip(t, members["data.tar.gz"])); string(tree["usr/lib/fmp/fmp-edge"]) != "client of linux/amd64" {
+		t.Errorf("the package holds %v", names(tree))
+	}
+	image := untar(t, trees[0]["fmp-edge-"+buildinfo.Next+".oci.tar"])
+	var index struct{ Manifests []struct{ Digest string } }
+	if err := json.Unmarshal(image["index.json"], &index); err != nil || len(index.Manifests) != 2 {
+		t.Fatalf("index %s: %v", image["index.json"], err)
+	}
+	for name, data := range image {
+		if sum, ok := strings.CutPrefix(name, "blobs/sha256/"); ok && fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
+			t.Errorf("blob %s has another digest", name)
+		}
+	}
+}
+
+func glob(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func names(files map[string][]byte) (out []string) {
+	for n := range files {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func gunzip(t *testing.T, data []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func untar(t *testing.T, data []byte) map[string][]byte {
+	t.Helper()
+	out := map[string][]byte{}
+	r := tar.NewReader(bytes.NewReader(data))
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out[h.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// unar reads an ar archive.
+func unar(t *testing.T, data []byte) map[string][]byte {
+	t.Helper()
+	rest, ok := bytes.CutPrefix(data, []byte("!<arch>\n"))
+	out := map[string][]byte{}
+	for len(rest) > 0 && ok {
+		var n int
+		if _, err := fmt.Sscan(string(rest[48:58]), &n); err != nil || string(rest[58:60]) != "`\n" {
+			t.Fatalf("header %q: %v", rest[:60], err)
+		}
+		out[strings.TrimSpace(string(rest[:16]))] = rest[60 : 60+n]
+		rest = rest[60+n+n%2:]
+	}
+	return out
+}
