@@ -51,7 +51,7 @@ func TestPrivacyPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		differences, err := report.CompareMethods(rs, "FMP-DP")
+		differences, err := report.CompareMethods(rs, "FMP-DP", false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,19 +19,21 @@ import (
 	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
+	"fmp/pipeline/lab/rival"
 )
 
 func newResultsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "results",
-		Short: "List, show, compare and export finished runs",
+		Short: "List, show, compare, plot and export finished runs",
 		Example: `  fmp results list
   fmp results show runs/digits-*
   fmp results compare runs/digits-* --method FMP`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newResultsListCommand(), newResultsShowCommand(), newResultsCompareCommand(), newResultsExportCommand())
+	cmd.AddCommand(newResultsListCommand(), newResultsShowCommand(), newResultsCompareCommand(), newResultsExportCommand(),
+		newResultsPlotCommand())
 	return cmd
 }
 
@@ -205,16 +207,30 @@ func fewMethods(names []string) string {
 	return strings.Join(names, ",")
 }
 
+// chosenParts are the columns and rows of tables that a reader asks for.
+type chosenParts struct{ columns, rows []string }
+
+func (c *chosenParts) bind(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&c.columns, "columns", nil, "only these columns of tables, in this order, such as ACC,ECE,NLL,upload")
+	cmd.Flags().StringSliceVar(&c.rows, "rows", nil, "only these methods in tables, in this order within their groups")
+	// It fails only for a flag that does not exist or has one already.
+	_ = cmd.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(report.ColumnNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("rows", cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp))
+}
+
 func newResultsShowCommand() *cobra.Command {
 	var asJSON, wide bool
+	var parts chosenParts
 	cmd := &cobra.Command{
-		Use:     "show RUN",
-		Short:   "Print a run's tables again, and write its report anew where its folder can be written to",
-		Example: `  fmp results show runs/digits-*`,
-		Args:    exactArgs("RUN"),
+		Use:   "show RUN",
+		Short: "Print a run's tables again, and write its report anew where its folder can be written to",
+		Example: `  fmp results show runs/digits-*
+  fmp results show runs/digits-* --columns ACC,NLL --rows FMP,FedCGS`,
+		Args: exactArgs("RUN"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	bindWide(cmd, &wide)
+	parts.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := experiment.ReadManifest(args[0])
 		if err != nil {
@@ -235,6 +251,9 @@ func newResultsShowCommand() *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
+		if ts, err = report.Choose(ts, parts.columns, parts.rows); err != nil {
+			return usageError(err)
+		}
 		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: slices.Concat(m.Notes, experiment.ScopeNotes(rs), tuned.EdgeNotes()),
 			Tables: ts, wide: wide}
 		return show(cmd.OutOrStdout(), asJSON, out, out.print)
@@ -246,22 +265,30 @@ func newResultsCompareCommand() *cobra.Command {
 	var asJSON, wide bool
 	var method string
 	cmd := &cobra.Command{
-		Use:   "compare RUN [RUN2]",
-		Short: "Paired differences with intervals: of methods in one run, or of two runs",
+		Use:   "compare RUN...",
+		Short: "Paired differences with intervals: of methods in one run, or of several runs",
 		Long: `With one run: the differences of one method (--method) to all others, paired over repeats that share their
-clients. With two runs of the same seed, data and federation: each method's figures in the first less those
-in the second.`,
+clients. With several runs of the same seed, data and federation: each method's figures in the first less those
+in each other. With several differences the intervals of one partition, protocol and column hold together with
+95% (Bonferroni); --correct none gives each its own.`,
 		Example: `  fmp results compare runs/digits-* --method FMP
   fmp results compare runs/mnist-* --method CANN --protocol tuned
   fmp results compare runs/with-masses runs/constant-weights`,
-		Args: rangeArgs(1, 2, "RUN"),
+		Args: rangeArgs(1, 0, "RUN"),
 	}
 	var filter resultsFilter
+	var correct string
 	filter.bind(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	bindWide(cmd, &wide)
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method that others are compared with (one run)")
+	cmd.Flags().StringVar(&correct, "correct", "bonferroni", "correction of intervals for several differences: bonferroni or none")
+	// It fails only for a flag that does not exist or has one already.
+	_ = cmd.RegisterFlagCompletionFunc("correct", cobra.FixedCompletions([]string{"bonferroni", "none"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if correct != "bonferroni" && correct != "none" {
+			return usageErrorf("--correct is %q; allowed are bonferroni and none", clip(correct))
+		}
 		runs, err := filter.read(args)
 		if err != nil {
 			return err
@@ -270,10 +297,10 @@ in the second.`,
 			return err
 		}
 		var ds []report.Difference
-		if len(args) == 2 {
-			ds, err = report.CompareRuns(args[0], args[1], filter.keep)
+		if len(args) > 1 {
+			ds, err = report.CompareRuns(args, filter.keep, correct != "none")
 		} else {
-			ds, err = report.CompareMethods(filter.keep(runs[0]), method)
+			ds, err = report.CompareMethods(filter.keep(runs[0]), method, correct != "none")
 		}
 		if err != nil {
 			return usageError(err)
@@ -305,8 +332,10 @@ func newResultsExportCommand() *cobra.Command {
 		Use:   "export RUN...",
 		Short: "Write runs as CSV, Markdown, LaTeX (booktabs) or Parquet",
 		Long: `Write the figures of runs to one file; its extension says how: .csv and .parquet hold one line a repeat and
-method, .md and .tex the tables of means.`,
+method, .md and .tex the tables of means. Settings in which the runs differ are columns of the lines, and stand in
+the titles of the tables.`,
 		Example: `  fmp results export runs/* -o all.parquet
+  fmp results export grids/points/* --columns ACC,ECE,NLL,upload --rows ANN,FedCGS,FMP -o table.tex
   fmp results export runs/digits-* --protocol tuned -o table.tex`,
 		Args: rangeArgs(1, 0, "RUN"),
 	}
@@ -314,11 +343,17 @@ method, .md and .tex the tables of means.`,
 	outputs.Files(cmd.Flags(), "output")
 	var filter resultsFilter
 	filter.bind(cmd)
+	var show chosenParts
+	show.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ext := strings.ToLower(filepath.Ext(file))
 		runs, err := filter.read(args)
 		if err != nil {
 			return err
+		}
+		keys, values, err := experiment.Varied(args)
+		if err != nil {
+			return usageError(err)
 		}
 		var tables []report.Table
 		for i, a := range args {
@@ -331,11 +366,18 @@ method, .md and .tex the tables of means.`,
 			if err != nil {
 				return err
 			}
+			for k := range ts {
+				ts[k].Varied = experiment.Brief(keys, values[i])
+			}
 			tables = append(tables, ts...)
 		}
+		if tables, err = report.Choose(tables, show.columns, show.rows); err != nil {
+			return usageError(err)
+		}
+		all := &report.Runs{Names: args, Records: runs, Keys: keys, Values: values}
 		write, ok := map[string]func(io.Writer) error{
-			".csv":     func(w io.Writer) error { return report.CSV(w, args, runs) },
-			".parquet": func(w io.Writer) error { return report.Parquet(w, args, runs) },
+			".csv":     func(w io.Writer) error { return report.CSV(w, all) },
+			".parquet": func(w io.Writer) error { return report.Parquet(w, all) },
 			".md":      func(w io.Writer) error { return report.Markdown(w, tables) },
 			".tex":     func(w io.Writer) error { return report.LaTeX(w, tables) },
 		}[ext]

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -9,15 +10,20 @@ import (
 
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/settings"
 )
 
 // Difference is the paired difference, First less Second, of two methods' figures over repeats with the same tasks,
-// with its confidence interval at [Level].
+// with its confidence interval at [Level], for itself or together with others.
 type Difference struct {
 	Partition string `json:"partition"`
 	Protocol  string `json:"protocol"`
 	First     string `json:"first"`
 	Second    string `json:"second"`
+	// Other names the run of Second, where there are several beside the first.
+	Other string `json:"other,omitempty"`
+	// Of is the number of differences that the intervals are corrected for; 1: they are not.
+	Of int `json:"corrected_for"`
 	Figures
 }
 
@@ -26,8 +32,9 @@ type pairKey struct {
 	repeat                      int
 }
 
-// CompareMethods pairs method with every other method of the same partition, protocol and repeat.
-func CompareMethods(rs []experiment.Record, method string) ([]Difference, error) {
+// CompareMethods pairs method with every other method of the same partition, protocol and repeat. Corrected intervals are those of
+// Bonferroni, over the differences of one partition and protocol.
+func CompareMethods(rs []experiment.Record, method string, corrected bool) ([]Difference, error) {
 	found := false
 	for _, r := range rs {
 		found = found || r.Method == method
@@ -35,17 +42,20 @@ func CompareMethods(rs []experiment.Record, method string) ([]Difference, error)
 	if !found {
 		return nil, fmt.Errorf("the run has no method %q; it has %s", method, strings.Join(methodsOf(rs), ", "))
 	}
-	return pair(rs, rs, func(a, b string) bool { return a == method && b != method })
+	ps, err := pair(rs, rs, func(a, b string) bool { return a == method && b != method })
+	if err != nil {
+		return nil, err
+	}
+	return differences(ps, corrected)
 }
 
-// CompareRuns pairs each method of one run with the same method of another: the first less the second. Both must
-// have drawn the same tasks: equal seeds, federations and data. keep selects the records to compare; nil
-// keeps all.
-func CompareRuns(aDir, bDir string, keep func([]experiment.Record) []experiment.Record) ([]Difference, error) {
-	var rs [2][]experiment.Record
-	var cs [2]experiment.Config
-	var ms [2]*experiment.Manifest
-	for i, d := range []string{aDir, bDir} {
+// CompareRuns pairs each method of the first run with the same method of each other run: the first less the other. All must have drawn the
+// same tasks: equal seeds, federations and data. keep selects the records to compare; nil keeps all. Corrected intervals are those of
+// Bonferroni, over all differences of one partition and protocol.
+func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Record, corrected bool) ([]Difference, error) {
+	rs := make([][]experiment.Record, len(dirs))
+	var first tasksOf
+	for i, d := range dirs {
 		var err error
 		if rs[i], err = experiment.ReadResults(d); err != nil {
 			return nil, err
@@ -53,20 +63,60 @@ func CompareRuns(aDir, bDir string, keep func([]experiment.Record) []experiment.
 		if keep != nil {
 			rs[i] = keep(rs[i])
 		}
-		if cs[i], err = experiment.ReadConfig(d); err != nil {
+		drawn, err := drawnBy(d)
+		if err != nil {
 			return nil, err
 		}
-		if ms[i], err = experiment.ReadManifest(d); err != nil {
-			return nil, err
+		if i == 0 {
+			first = drawn
+		}
+		if drawn != first {
+			return nil, fmt.Errorf("runs %s and %s did not draw the same tasks (seed, clients, points, splits "+
+				"and images must agree); their figures cannot be paired: see `fmp results list` for their means", dirs[0], d)
 		}
 	}
-	if cs[0].Seed != cs[1].Seed || cs[0].Federation.Clients != cs[1].Federation.Clients ||
-		cs[0].Federation.Points != cs[1].Federation.Points ||
-		cs[0].Dataset.Splits != cs[1].Dataset.Splits || cs[0].Dataset.Test != cs[1].Dataset.Test || ms[0].Data["images"] != ms[1].Data["images"] {
-		return nil, fmt.Errorf("runs %s and %s did not draw the same tasks (seed, clients, points, splits "+
-			"and images must agree); their figures cannot be paired: see `fmp results list` for their means", aDir, bDir)
+	keys, values, err := experiment.Varied(dirs)
+	if err != nil {
+		return nil, err
 	}
-	return pair(rs[0], rs[1], func(a, b string) bool { return a == b })
+	var all []paired
+	for i := 1; i < len(dirs); i++ {
+		ps, err := pair(rs[0], rs[i], func(a, b string) bool { return a == b })
+		if err != nil {
+			return nil, fmt.Errorf("runs %s and %s: %w", dirs[0], dirs[i], err)
+		}
+		for k := range ps {
+			if len(dirs) > 2 {
+				ps[k].Other = cmp.Or(experiment.Brief(keys, values[i]), dirs[i])
+			}
+		}
+		all = append(all, ps...)
+	}
+	slices.SortStableFunc(all, func(a, b paired) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(b.Partition, a.Partition))
+	})
+	return differences(all, corrected)
+}
+
+// tasksOf is all that decides which tasks a run draws.
+type tasksOf struct {
+	seed            uint64
+	clients, points int
+	splits          settings.Splits
+	test            int
+	images          string
+}
+
+func drawnBy(dir string) (tasksOf, error) {
+	c, err := experiment.ReadConfig(dir)
+	if err != nil {
+		return tasksOf{}, err
+	}
+	m, err := experiment.ReadManifest(dir)
+	if err != nil {
+		return tasksOf{}, err
+	}
+	return tasksOf{c.Seed, c.Federation.Clients, c.Federation.Points, c.Dataset.Splits, c.Dataset.Test, m.Data["images"]}, nil
 }
 
 func methodsOf(rs []experiment.Record) []string {
@@ -79,32 +129,36 @@ func methodsOf(rs []experiment.Record) []string {
 	return out
 }
 
-// pair computes the differences between records of a and b of one partition, protocol and repeat whose methods match.
-func pair(a, b []experiment.Record, match func(a, b string) bool) ([]Difference, error) {
+// paired are the figures of two methods, repeat by repeat, column by column.
+type paired struct {
+	Difference
+	values [columns][2][]float64
+}
+
+// pair pairs records of a and b of one partition, protocol and repeat whose methods match.
+func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, error) {
 	byKey := map[pairKey]experiment.Record{}
 	for _, r := range a {
 		byKey[pairKey{r.Partition, r.Protocol, r.Method, r.Repeat}] = r
 	}
 	type group struct{ partition, protocol, first, second string }
-	var order []group
-	values := map[group]*[columns][2][]float64{}
+	at := map[group]int{}
+	var out []paired
 	firsts := methodsOf(a)
 	for _, r := range b {
 		for _, m := range firsts {
-			if !match(m, r.Method) {
-				continue
-			}
 			o, ok := byKey[pairKey{r.Partition, r.Protocol, m, r.Repeat}]
-			if !ok {
+			if !match(m, r.Method) || !ok {
 				continue
 			}
 			g := group{r.Partition, r.Protocol, m, r.Method}
-			if values[g] == nil {
-				values[g] = &[columns][2][]float64{}
-				order = append(order, g)
+			i, ok := at[g]
+			if !ok {
+				i = len(out)
+				at[g] = i
+				out = append(out, paired{Difference: Difference{Partition: r.Partition, Protocol: r.Protocol, First: m, Second: r.Method}})
 			}
-			v := values[g]
-			mine, other := measured(&o), measured(&r)
+			v, mine, other := &out[i].values, measured(&o), measured(&r)
 			for c := range v {
 				if !math.IsNaN(mine[c]) && !math.IsNaN(other[c]) {
 					v[c][0], v[c][1] = append(v[c][0], mine[c]), append(v[c][1], other[c])
@@ -112,19 +166,33 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]Difference,
 			}
 		}
 	}
-	if len(order) == 0 {
+	if len(out) == 0 {
 		return nil, fmt.Errorf("nothing to compare: no partition, protocol and repeat is in both")
 	}
+	return out, nil
+}
+
+// differences computes paired differences with their intervals: at [Level], or corrected for the number m of differences of the same
+// partition and protocol, at 1 - (1 - Level)/m.
+func differences(all []paired, corrected bool) ([]Difference, error) {
+	family := map[[2]string]int{}
+	for _, p := range all {
+		family[[2]string{p.Partition, p.Protocol}]++
+	}
 	var out []Difference
-	for _, g := range order {
-		d := Difference{Partition: g.partition, Protocol: g.protocol, First: g.first, Second: g.second}
-		for c, v := range values[g] {
+	for i := range all {
+		p := &all[i]
+		d := p.Difference
+		if d.Of = 1; corrected {
+			d.Of = family[[2]string{p.Partition, p.Protocol}]
+		}
+		for c, v := range p.values {
 			if len(v[0]) == 0 {
 				continue
 			}
 			var err error
-			if *d.interval(c), err = metric.Paired(values[g][c][0], values[g][c][1], Level); err != nil {
-				return nil, fmt.Errorf("comparing %s and %s: %w", g.first, g.second, err)
+			if *d.interval(c), err = metric.Paired(v[0], v[1], 1-(1-Level)/float64(d.Of)); err != nil {
+				return nil, fmt.Errorf("comparing %s and %s: %w", d.First, d.Second, err)
 			}
 		}
 		out = append(out, d)
@@ -158,6 +226,9 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 		if d.First == d.Second {
 			name = d.First
 		}
+		if d.Other != "" {
+			name += " - " + d.Other
+		}
 		fmt.Fprintf(&b, "  %-18s", name)
 		for _, c := range shown {
 			i := d.interval(c)
@@ -167,7 +238,7 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 			}
 			if i.N > 1 {
 				s += "±" + spread(i.Half)
-				if i.Lo() > 0 || i.Hi() < 0 {
+				if (i.Lo() > 0 || i.Hi() < 0) && math.Abs(i.Mean) >= 0.00005 { // a difference that is shown
 					s += "*"
 				} else {
 					s += " "
@@ -178,6 +249,10 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "Paired differences over repeats; ± is the half-width of the %g%% t-interval, * an interval without zero.\n", Level*100)
+	if len(ds) > 0 && ds[0].Of > 1 {
+		each := 100 * (1 - (1-Level)/float64(ds[0].Of))
+		fmt.Fprintf(&b, "Intervals of a column hold together (Bonferroni: each at %.4g%% for %d differences).\n", each, ds[0].Of)
+	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("printing differences: %w", err)
 	}

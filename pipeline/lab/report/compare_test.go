@@ -26,7 +26,7 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 			rs = append(rs, r)
 		}
 	}
-	ds, err := CompareMethods(rs, "FMP")
+	ds, err := CompareMethods(rs, "FMP", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	if !strings.Contains(b.String(), "FMP - CANN") || !strings.Contains(b.String(), "+0.1010±.0025*") {
 		t.Error(b.String())
 	}
-	if _, err := CompareMethods(rs, "MP"); err == nil || !strings.Contains(err.Error(), "CANN") {
+	if _, err := CompareMethods(rs, "MP", false); err == nil || !strings.Contains(err.Error(), "CANN") {
 		t.Errorf("an absent method: %v", err)
 	}
 }
@@ -83,7 +83,7 @@ func TestParquetReadsBack(t *testing.T) {
 	}
 	rs := records("digits")
 	var b bytes.Buffer
-	if err := Parquet(&b, []string{"one"}, [][]experiment.Record{rs}); err != nil {
+	if err := Parquet(&b, &Runs{Names: []string{"one"}, Records: [][]experiment.Record{rs}, Values: [][]string{nil}}); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len()))

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"strings"
 
 	"fmp/pipeline/lab/experiment"
 )
@@ -40,17 +41,31 @@ type ExportRow struct {
 	CoverageWeights   *float64 `parquet:"coverage_weights,optional"`
 	Membership        *float64 `parquet:"membership_auc,optional"`
 	Origin            string   `parquet:"origin"` // of a method from outside; empty for the program's own
+	Varied            string   `parquet:"varied"` // settings in which the runs differ, KEY=VALUE, by semicolons
 }
 
-// Parquet writes the records of runs, each with the run's name, as one Parquet file.
-func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
+// Runs are the records of several runs, each with its name and its values of the settings in which they differ.
+type Runs struct {
+	Names   []string
+	Records [][]experiment.Record
+	Keys    []string
+	Values  [][]string // of each run
+}
+
+// Parquet writes the records of runs as one Parquet file.
+func Parquet(w io.Writer, runs *Runs) error {
 	var rows []ExportRow
-	for i, rs := range runs {
+	names := runs.Names
+	for i, rs := range runs.Records {
+		var varied []string
+		for k, key := range runs.Keys {
+			varied = append(varied, key+"="+runs.Values[i][k])
+		}
 		for _, r := range rs {
 			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha, Repeat: int32(r.Repeat),
 				Protocol: r.Protocol,
 				Method:   r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier,
-				UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership, Origin: r.Origin}
+				UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership, Origin: r.Origin, Varied: strings.Join(varied, ";")}
 			if u := r.Uncertainty; u != nil {
 				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE, &u.AdaptiveECE, &u.Entropy,
 					&u.Disagreement
@@ -70,12 +85,13 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 	return nil
 }
 
-// CSV writes the records of runs, each with the run's name, with a heading line.
-func CSV(w io.Writer, names []string, runs [][]experiment.Record) error {
-	lines := [][]string{append(append([]string{"run"}, experiment.CSVHeading...), "origin")}
-	for i, rs := range runs {
+// CSV writes the records of runs with a heading line; each setting in which the runs differ is a column.
+func CSV(w io.Writer, runs *Runs) error {
+	lines := [][]string{append(append([]string{"run"}, experiment.CSVHeading...), append([]string{"origin"}, runs.Keys...)...)}
+	for i, rs := range runs.Records {
 		for _, r := range rs {
-			lines = append(lines, append(append([]string{names[i]}, r.CSV()...), r.Origin))
+			line := append(append([]string{runs.Names[i]}, r.CSV()...), r.Origin)
+			lines = append(lines, append(line, runs.Values[i]...))
 		}
 	}
 	if err := csv.NewWriter(w).WriteAll(lines); err != nil {

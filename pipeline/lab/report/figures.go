@@ -272,121 +272,72 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch, Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
-// bytesFigure shows ACC against the bytes that a client sends. It is nil where nothing is sent.
+// bytesFigure shows ACC against the bytes that a client sends, as wide as a column of a journal. It is nil where nothing is sent.
 func bytesFigure(t *Table) (*Figure, error) {
 	p := newPlot("", "bytes that one client sends", "accuracy")
+	narrowed(p)
 	grid(p, true, true)
-	lo, hi := math.Inf(1), 0.0
-	var labels plotter.XYLabels
-	for _, r := range t.Rows {
+	var marks plotter.XYs
+	var names []string
+	lo, hi, bottom, top := math.Inf(1), 0.0, math.Inf(1), 0.0
+	rows := slices.Clone(t.Rows)
+	sorting.Stably(rows, func(a, b Row) int { return cmp.Compare(subjectLast(&a), subjectLast(&b)) })
+	for _, r := range rows {
 		if r.UploadBytes <= 0 || r.Control() {
 			continue
 		}
 		at := plotter.XY{X: r.UploadBytes, Y: r.ACC.Mean}
-		lo, hi = math.Min(lo, at.X), math.Max(hi, at.X)
-		bar, err := plotter.NewLine(plotter.XYs{{X: at.X, Y: math.Max(0, r.ACC.Lo())}, {X: at.X, Y: math.Min(1, r.ACC.Hi())}})
+		low, high := math.Max(0, r.ACC.Lo()), math.Min(1, r.ACC.Hi())
+		lo, hi, bottom, top = math.Min(lo, at.X), math.Max(hi, at.X), math.Min(bottom, low), math.Max(top, high)
+		bar, err := plotter.NewLine(plotter.XYs{{X: at.X, Y: low}, {X: at.X, Y: high}})
 		if err != nil {
 			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
 		}
-		bar.Color, bar.Width = methodColor(r.Method), vg.Points(1.2)
+		bar.Color, bar.Width = methodColor(r.Method), vg.Points(1)
 		s, err := plotter.NewScatter(plotter.XYs{at})
 		if err != nil {
 			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
 		}
-		s.GlyphStyle = glyph(r.Method, r.Group, vg.Points(4))
+		if s.GlyphStyle = glyph(r.Method, r.Group, vg.Points(2.5)); r.Subject() {
+			s.GlyphStyle.Radius = vg.Points(4)
+		}
 		p.Add(bar, s)
-		labels.XYs = append(labels.XYs, at)
-		labels.Labels = append(labels.Labels, r.Method)
+		marks, names = append(marks, at), append(names, r.label())
 	}
-	if len(labels.XYs) == 0 {
+	if len(marks) == 0 {
 		return nil, nil
 	}
-	p.X.Min, p.X.Max = lo/2, hi*2.5
-	room := 0.05 * (p.Y.Max - p.Y.Min)
-	p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
-	widths := make([]float64, len(labels.Labels)) // a letter takes one fortieth of the axis
-	for i, l := range labels.Labels {
-		widths[i] = math.Log2(p.X.Max/p.X.Min) * float64(1+len(l)) / 40
-	}
-	at, left := spreadLabels(labels.XYs, widths, (p.Y.Max-p.Y.Min)*0.06)
-	for _, side := range []bool{false, true} {
-		var some plotter.XYLabels
-		for i, l := range labels.Labels {
-			if left[i] == side {
-				some.XYs, some.Labels = append(some.XYs, at[i]), append(some.Labels, l)
-			}
-		}
-		if len(some.Labels) == 0 {
-			continue
-		}
-		l, err := plotter.NewLabels(some)
-		if err != nil {
-			return nil, fmt.Errorf("figure of bytes: %w", err)
-		}
-		for i := range l.TextStyle {
-			l.TextStyle[i].Color, l.TextStyle[i].Font, l.TextStyle[i].YAlign = ink, p.X.Tick.Label.Font, draw.YCenter
-			if side {
-				l.TextStyle[i].XAlign = draw.XRight
-			}
-		}
-		l.Offset = vg.Point{X: vg.Points(6)}
-		if side {
-			l.Offset.X = -l.Offset.X
-		}
-		p.Add(l)
-	}
+	p.Add(newSideLabels(p, marks, names))
+	// Ends at powers of two and twentieths: tables of one run mostly have the same.
+	p.X.Min, p.X.Max = math.Exp2(math.Floor(math.Log2(lo)-0.2)), math.Exp2(math.Ceil(math.Log2(hi)+0.2))
+	p.Y.Min, p.Y.Max = math.Floor(20*bottom-1e-9)/20, math.Ceil(20*top+1e-9)/20
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powersOfTwo{}
 	return &Figure{Name: "bytes-" + t.suffix(), Title: "Accuracy against communication",
 		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the feature rows themselves, which one-shot " +
 			"methods keep at home.",
-		Plots: [][]*plot.Plot{{p}}, Width: 4.6 * vg.Inch, Height: 3 * vg.Inch}, nil
+		Plots: [][]*plot.Plot{{p}}, Width: columnWidth, Height: columnHeight(len(names))}, nil
 }
 
-// spreadLabels places labels to the right of their marks or, where left is true, to the left, and moves them vertically
-// only as far as needed to avoid other labels and marks. Widths are in octaves of X; gap is the
-// height of a line.
-func spreadLabels(marks plotter.XYs, widths []float64, gap float64) (at plotter.XYs, left []bool) {
-	at, left = slices.Clone(marks), make([]bool, len(marks))
-	order := make([]int, len(at))
-	for i := range order {
-		order[i] = i
+// columnWidth is that of a column of an IEEE journal.
+const columnWidth = 3.5 * vg.Inch
+
+// columnHeight returns the height of a figure of that width, by the number of names in its margin.
+func columnHeight(names int) vg.Length { return max(2.4, 0.7+0.135*vg.Length(names)) * vg.Inch }
+
+// narrowed gives a plot axes that meet, and letters for a figure as wide as a column.
+func narrowed(p *plot.Plot) {
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Padding, a.Label.TextStyle.Font.Size, a.Tick.Label.Font.Size = 0, vg.Points(8), vg.Points(7)
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(marks[a].Y, marks[b].Y) })
-	// span returns the extent of a label, in octaves.
-	span := func(i int, left bool) (lo, hi float64) {
-		x := math.Log2(marks[i].X)
-		if left {
-			return x - widths[i], x
-		}
-		return x, x + widths[i]
+	p.Title.TextStyle.Font.Size = vg.Points(8)
+}
+
+// subjectLast is 1 for FMP, whose mark covers others.
+func subjectLast(r *Row) int {
+	if r.Subject() {
+		return 1
 	}
-	for k, i := range order {
-		free := func(y float64, side bool) bool {
-			lo, hi := span(i, side)
-			for _, j := range order[:k] {
-				if l, h := span(j, left[j]); l < hi && lo < h && math.Abs(y-at[j].Y) < gap {
-					return false
-				}
-			}
-			for _, m := range marks {
-				if x := math.Log2(m.X); lo < x && x < hi && math.Abs(y-m.Y) < 0.8*gap {
-					return false
-				}
-			}
-			return true
-		}
-		for step := range 4 * len(at) {
-			shift := gap / 2 * float64((step/2+1)/2)
-			if step/2%2 == 1 {
-				shift = -shift
-			}
-			if side := step%2 == 1; free(marks[i].Y+shift, side) {
-				at[i].Y, left[i] = marks[i].Y+shift, side
-				break
-			}
-		}
-	}
-	return at, left
+	return 0
 }
 
 // powersOfTwo ticks an axis of bytes.
@@ -399,11 +350,9 @@ func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
 			out = append(out, plot.Tick{Value: v, Label: strings.Replace(byteSize(v), ".0", "", 1)})
 		}
 	}
-	if len(out) > 7 {
-		for i := range out {
-			if i%2 == 1 {
-				out[i].Label = ""
-			}
+	for i := range out {
+		if every := 1 + len(out)/6; i%every != 0 {
+			out[i].Label = ""
 		}
 	}
 	return out

@@ -17,16 +17,20 @@ func LaTeX(w io.Writer, ts []Table) error {
 	for _, t := range ts {
 		fmt.Fprintf(&b, "\\begin{table}\n\\centering\n\\caption{%s}\n", latexEscape.Replace(t.title()))
 		shown := t.columns()
-		width := len(shown) + 2
-		if t.tuned() {
-			width++
+		width := len(shown) + 1
+		for _, on := range []bool{t.showsUpload(), t.showsSetting()} {
+			if on {
+				width++
+			}
 		}
 		b.WriteString("\\begin{tabular}{l" + strings.Repeat("r", width-1) + "}\n\\toprule\nMethod")
 		for _, c := range shown {
 			b.WriteString(" & " + latexEscape.Replace(headings[c]))
 		}
-		b.WriteString(" & Upload")
-		if t.tuned() {
+		if t.showsUpload() {
+			b.WriteString(" & Upload")
+		}
+		if t.showsSetting() {
 			b.WriteString(" & Setting")
 		}
 		b.WriteString(" \\\\\n")
@@ -47,7 +51,7 @@ func LaTeX(w io.Writer, ts []Table) error {
 				if r.best[c] {
 					s = "\\textbf{" + s + "}"
 				}
-				if i.N > 1 {
+				if varies(i) {
 					s += fmt.Sprintf(" {\\scriptsize$\\pm$%.4f}", i.Half)
 				}
 				b.WriteString(" & " + s)
@@ -56,8 +60,10 @@ func LaTeX(w io.Writer, ts []Table) error {
 			if up == "-" {
 				up = "--"
 			}
-			b.WriteString(" & " + latexEscape.Replace(up))
-			if t.tuned() {
+			if t.showsUpload() {
+				b.WriteString(" & " + latexEscape.Replace(up))
+			}
+			if t.showsSetting() {
 				b.WriteString(" & " + latexEscape.Replace(r.setting()))
 			}
 			b.WriteString(" \\\\\n")

@@ -19,13 +19,20 @@ func Markdown(w io.Writer, ts []Table) error {
 		for _, c := range shown {
 			fmt.Fprintf(&b, " %s |", headings[c])
 		}
-		more := 2
-		b.WriteString(" upload |")
-		if t.tuned() {
+		more := 0
+		if t.showsUpload() {
+			b.WriteString(" upload |")
+			more++
+		}
+		if t.showsSetting() {
 			b.WriteString(" setting |")
 			more++
 		}
-		b.WriteString(" printed ACC / ECE |\n| --- | --- |")
+		if t.chosen == nil {
+			b.WriteString(" printed ACC / ECE |")
+			more++
+		}
+		b.WriteString("\n| --- | --- |")
 		b.WriteString(strings.Repeat(" ---: |", len(shown)+more) + "\n")
 		group := ""
 		for _, r := range t.Rows {
@@ -51,11 +58,19 @@ func Markdown(w io.Writer, ts []Table) error {
 			} else if r.Control() && t.Chance > 0 {
 				p = fmt.Sprintf("chance %.2f", t.Chance)
 			}
-			fmt.Fprintf(&b, " %s |", byteSize(r.UploadBytes))
-			if t.tuned() {
+			if t.showsUpload() {
+				fmt.Fprintf(&b, " %s |", byteSize(r.UploadBytes))
+			}
+			if t.showsSetting() {
 				fmt.Fprintf(&b, " %s |", r.setting())
 			}
-			fmt.Fprintf(&b, " %s |\n", p)
+			if t.chosen == nil {
+				fmt.Fprintf(&b, " %s |", p)
+			}
+			b.WriteByte('\n')
+		}
+		if t.chosen != nil {
+			continue
 		}
 		for _, g := range t.sideTables() {
 			g.markdown(&b)

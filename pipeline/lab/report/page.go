@@ -188,7 +188,7 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 			for _, c := range shown {
 				iv := r.interval(c)
 				half := ""
-				if iv.N > 1 {
+				if varies(iv) {
 					half = fmt.Sprintf("±%.4f", iv.Half)
 				}
 				cells = append(cells, h.Td(g.If(r.best[c], h.Class("best")), g.Text(mean(*iv)+" "), h.Small(g.Text(half))))

@@ -17,8 +17,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"gonum.org/v1/plot/plotter"
-
 	"fmp/featurize/dataset"
 	"fmp/models/rng"
 	"fmp/pipeline/lab/experiment"
@@ -458,38 +456,50 @@ func TestRoundTicks(t *testing.T) {
 	}
 }
 
-// TestSpreadLabels: no label lies on another or on somebody else's mark, and one in the open stays at its own.
-func TestSpreadLabels(t *testing.T) {
-	marks := plotter.XYs{{X: 1300, Y: .94}, {X: 1700, Y: .941}, {X: 2600, Y: .94}, {X: 2600, Y: .9401}, {X: 2600, Y: .935}, {X: 40000, Y: .9}}
-	const gap = .003
-	widths := []float64{.6, .5, .4, .5, .5, .7}
-	at, left := spreadLabels(marks, widths, gap)
-	span := func(i int) (float64, float64) {
-		x := math.Log2(marks[i].X)
-		if left[i] {
-			return x - widths[i], x
-		}
-		return x, x + widths[i]
-	}
-	for i := range at {
-		lo, hi := span(i)
-		for j := range at {
-			if i == j {
-				continue
-			}
-			if l, h := span(j); l < hi && lo < h && math.Abs(at[i].Y-at[j].Y) < gap {
-				t.Errorf("labels %d and %d overlap: %v %v", i, j, at[i], at[j])
-			}
-			if x := math.Log2(marks[j].X); lo < x && x < hi && math.Abs(at[i].Y-marks[j].Y) < 0.8*gap {
-				t.Errorf("label %d lies on mark %d: %v %v", i, j, at[i], marks[j])
-			}
-		}
-		if math.Abs(at[i].Y-marks[i].Y) > 1.01*gap {
-			t.Errorf("label %d is %v from its mark", i, at[i].Y-marks[i].Y)
+// TestApartBy: names are a line's height apart, within the plot, in the order of their marks, and one in the open stays at its own.
+func TestApartBy(t *testing.T) {
+	at := []float64{1, 1, 1.5, 2, 50, 99, 99.5}
+	got := apartBy(at, 5, 0, 100)
+	for i, v := range got {
+		if v < 0 || v > 100 || i > 0 && v < got[i-1]+5-1e-9 {
+			t.Errorf("position %d is %v after %v", i, v, got[max(i-1, 0)])
 		}
 	}
-	if last := len(at) - 1; at[last] != marks[last] || left[last] {
-		t.Errorf("a label in the open moved from %v to %v", marks[last], at[last])
+	if got[4] != 50 {
+		t.Errorf("a name in the open moved to %v", got[4])
+	}
+}
+
+// TestChoose: columns and rows stand as asked for, in every form of a table, and unknown names are errors.
+func TestChoose(t *testing.T) {
+	m := &experiment.Manifest{Sizes: map[string]int{"classes": 10}}
+	ts, err := Tables(records("digits"), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	few, err := Choose(ts, []string{"nll", "ACC", "upload"}, []string{"fmp", "ANN"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	few[0].Varied = "l2 = 3"
+	var b, tex strings.Builder
+	if err := Markdown(&b, few); err != nil {
+		t.Fatal(err)
+	}
+	if err := LaTeX(&tex, few); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "| group | method | NLL | ACC | upload |\n") || strings.Contains(b.String(), "CANN") ||
+		!strings.Contains(b.String(), ", l2 = 3, ") || !strings.Contains(b.String(), "**FMP**") {
+		t.Errorf("Markdown:\n%s", b.String())
+	}
+	if !strings.Contains(tex.String(), "Method & NLL & ACC & Upload \\\\") || !strings.Contains(tex.String(), "l2 = 3") {
+		t.Errorf("LaTeX:\n%s", tex.String())
+	}
+	for _, bad := range [][2][]string{{{"ACCC"}, nil}, {nil, {"FMPP"}}} {
+		if _, err := Choose(ts, bad[0], bad[1]); err == nil {
+			t.Errorf("%v is no error", bad)
+		}
 	}
 }
 

@@ -30,6 +30,10 @@ type Table struct {
 	Rows   []Row   `json:"rows"`
 	// Shifted holds figures on other and on corrupted images, where the run has them.
 	Shifted []Shifted `json:"shifted,omitempty"`
+	// Varied names the values of the settings in which the run differs from others beside it; empty: none.
+	Varied string `json:"varied,omitempty"`
+
+	chosen *chosen // nil: all columns
 }
 
 // Figures are the measurements of a method, each a mean over repeats with its interval. One that a run did not
@@ -276,6 +280,9 @@ func rawNLL(ts []Table, partition, method string) metric.Interval {
 // columns returns the columns that some row has, in order.
 func (t *Table) columns() []int {
 	var out []int
+	if t.chosen != nil {
+		return t.chosen.figures
+	}
 	for c := range columns {
 		if slices.ContainsFunc(t.Rows, func(r Row) bool { return r.interval(c).N > 0 }) {
 			out = append(out, c)

@@ -84,6 +84,9 @@ func (t *Table) title() string {
 	if t.Repeats != 1 {
 		repeats = fmt.Sprintf("%d repeats", t.Repeats)
 	}
+	if t.Varied != "" {
+		s += ", " + t.Varied
+	}
 	return fmt.Sprintf("%s, %s, %s, %s", t.Dataset, p, s, repeats)
 }
 
@@ -108,11 +111,15 @@ func spread(half float64) string {
 
 // cell formats a figure with the half-width of its interval, four decimals each, for a table.
 func cell(i metric.Interval, pm string) string {
-	if i.N < 2 {
+	if !varies(&i) {
 		return mean(i)
 	}
 	return fmt.Sprintf("%.4f%s%.4f", i.Mean, pm, i.Half)
 }
+
+// varies reports whether a figure differs between repeats. One that no client's images enter, such as that of the corpus alone, is the same
+// in all of them: its interval would say nothing.
+func varies(i *metric.Interval) bool { return i.N > 1 && i.Half > 1e-9 }
 
 // mean formats a figure without its interval.
 func mean(i metric.Interval) string {
@@ -159,7 +166,8 @@ func origins(ts []Table) []string {
 	var out []string
 	for _, t := range ts {
 		for _, r := range t.Rows {
-			if s := fmt.Sprintf("%s is a method from outside, by its predictions: %s.", r.Method, r.Origin); r.Origin != "" && !slices.Contains(out, s) {
+			s := fmt.Sprintf("%s is a method from outside, by its predictions: %s.", r.Method, r.Origin)
+			if r.Origin != "" && !slices.Contains(out, s) {
 				out = append(out, s)
 			}
 		}
@@ -232,8 +240,8 @@ type layout struct {
 }
 
 func newLayout(t *Table, wide, bold bool) *layout {
-	l := &layout{Table: t, shown: narrow(t.columns(), wide), bold: bold}
-	l.settings = wide && t.tuned()
+	l := &layout{Table: t, shown: narrow(t.columns(), wide || t.chosen != nil), bold: bold}
+	l.settings = (wide || t.chosen != nil) && t.showsSetting()
 	l.printed = wide && slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Printed != nil })
 	l.labels, l.gap = t.labels(l.shown, wide)
 	return l
@@ -249,7 +257,9 @@ func (l *layout) write(b *strings.Builder) {
 	for _, c := range l.shown {
 		fmt.Fprintf(b, "%s%*s", l.gap, width(c), headings[c])
 	}
-	fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, "upload")
+	if l.showsUpload() {
+		fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, uploadName)
+	}
 	if l.settings {
 		fmt.Fprintf(b, "  %28s", "setting")
 	}
@@ -289,13 +299,15 @@ func (l *layout) row(b *strings.Builder, r *Row) {
 		if i.N > 0 && i.Mean >= 10 {
 			s = fmt.Sprintf("%.3f", i.Mean)
 		}
-		if i.N > 1 {
+		if varies(i) {
 			s += "±" + spread(i.Half)
 		}
 		// The plus-minus sign is two bytes and one column wide; %*s counts runes.
 		b.WriteString(l.gap + l.mark(r.best[c], s, width(c)))
 	}
-	fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, byteSize(r.UploadBytes))
+	if l.showsUpload() {
+		fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, byteSize(r.UploadBytes))
+	}
 	if l.settings {
 		fmt.Fprintf(b, "  %28s", r.setting())
 	}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/cmd/internal/outputs"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/suggest"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
+)
+
+func newResultsPlotCommand() *cobra.Command {
+	var file, x, y string
+	var rows []string
+	var filter resultsFilter
+	cmd := &cobra.Command{
+		Use:   "plot RUN...",
+		Short: "Draw a figure of runs against a setting in which they differ, such as a grid's",
+		Long: `Draw one figure of several runs, a line for each method, against a setting in which the runs differ (fmp grid makes
+such runs). A panel is as wide as a column of a journal, 3.5 inches; the colours can be told apart with every kind of
+colour vision. --output ends in .svg (vectors) or .png.`,
+		Example: `  fmp results plot grids/points/* --x federation.points --y NLL -o points.svg
+  fmp results plot grids/points/* --x federation.points --y ECE --rows FMP,FedCGS --partition homogeneous -o points.svg`,
+		Args: rangeArgs(2, 0, "RUN"),
+	}
+	f := cmd.Flags()
+	f.StringVarP(&file, "output", "o", "", "file to write: .svg or .png (required)")
+	f.StringVar(&x, "x", "", "`setting` along the axis, such as federation.points (default: the one in which the runs differ)")
+	f.StringVar(&y, "y", "NLL", "`column` of the tables that is drawn")
+	f.StringSliceVar(&rows, "rows", nil, "only these methods")
+	outputs.Files(f, "output")
+	filter.bind(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		runs, err := filter.read(args)
+		if err != nil {
+			return err
+		}
+		keys, _, err := experiment.Varied(args)
+		if err != nil {
+			return usageError(err)
+		}
+		if x == "" {
+			if len(keys) != 1 {
+				return usageErrorf("say with --x along which setting; the runs differ in %s", strings.Join(append(keys, "dataset.name"), ", "))
+			}
+			x = keys[0]
+		}
+		var at []report.At
+		for i, dir := range args {
+			value, known, err := experiment.Setting(dir, x)
+			if err == nil && value == "" {
+				err = fmt.Errorf("--x is %q, which is no setting%s", clip(x), suggest.DidYouMean(x, known))
+			}
+			if err != nil {
+				return usageError(err)
+			}
+			m, err := experiment.ReadManifest(dir)
+			if err != nil {
+				return usageError(err)
+			}
+			ts, err := report.Tables(filter.keep(runs[i]), m)
+			if err != nil {
+				return err
+			}
+			if ts, err = report.Choose(ts, nil, rows); err != nil {
+				return usageError(err)
+			}
+			at = append(at, report.At{Value: value, Tables: ts})
+		}
+		figure, err := report.Lines(at, x, y)
+		if err != nil {
+			return usageError(err)
+		}
+		write, ok := map[string]func(io.Writer) error{".svg": figure.SVG, ".png": figure.PNG}[strings.ToLower(filepath.Ext(file))]
+		if !ok {
+			return usageErrorf("--output is %q; want a file that ends in .svg or .png", clip(file))
+		}
+		if err := atomicfile.Write(file, write); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s. %s\n", file, figure.Title, figure.Caption)
+		return err
+	}
+	return cmd
+}

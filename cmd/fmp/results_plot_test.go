@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRunsBesideEachOther compares, exports and draws kept runs that differ in one setting: its values stand in titles, names and
+// a column.
+func TestRunsBesideEachOther(t *testing.T) {
+	t.Parallel()
+	var runs []string
+	for _, name := range []string{"default", "fresh-25", "fresh-400"} {
+		runs = append(runs, filepath.Join("..", "..", "docs", "results", "ablation", name))
+	}
+	at := func(args ...string) []string { return append(args, runs...) }
+	code, out, errs := runFMP(t, at("results", "compare", "--partition", "homogeneous")...)
+	if code != exitOK || !strings.Contains(out, "FMP-ISAB - fresh = 25 ") || !strings.Contains(out, "99.17% for 6 differences") {
+		t.Errorf("compare: exit code %d: %s%s", code, out, errs)
+	}
+	plain, _, _ := runFMP(t, at("results", "compare", "--correct", "none")...)
+	if plain != exitOK {
+		t.Errorf("compare --correct none: exit code %d", plain)
+	}
+	dir := t.TempDir()
+	for file, want := range map[string]string{"a.csv": ",origin,predictor.fresh\n", "a.tex": "fresh = 400, 10 repeats",
+		"a.md": "fresh = 25, 10 repeats"} {
+		path := filepath.Join(dir, file)
+		code, _, errs := runFMP(t, at("results", "export", "-o", path, "--columns", "NLL", "--rows", "FMP-ISAB")...)
+		data, err := os.ReadFile(path)
+		if code != exitOK || err != nil || !strings.Contains(string(data), want) {
+			t.Errorf("export %s: exit code %d, %s, %v; want %q in it", file, code, errs, err, want)
+		}
+	}
+	for _, file := range []string{"a.svg", "a.png"} {
+		path := filepath.Join(dir, file)
+		code, out, errs := runFMP(t, at("results", "plot", "-o", path, "--y", "ece")...)
+		if st, err := os.Stat(path); code != exitOK || err != nil || st.Size() < 1000 || !strings.Contains(out, "ECE against predictor.fresh") {
+			t.Errorf("plot: exit code %d: %s%s (%v)", code, out, errs, err)
+		}
+	}
+	for want, args := range map[string][]string{
+		"no setting": at("results", "plot", "-o", "a.svg", "--x", "predictor.fesh"),
+		"no column":  at("results", "plot", "-o", "a.svg", "--y", "NNL"),
+		"two runs":   at("results", "plot", "-o", "a.svg", "--x", "seed"),
+		".svg or":    at("results", "plot", "-o", "a.pdf"),
+		"no row":     at("results", "export", "-o", "a.tex", "--rows", "FMPP"),
+		"--correct":  at("results", "compare", "--correct", "holm"),
+	} {
+		if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%v: exit code %d, %s; want one with %q", args[:4], code, errs, want)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package experiment
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// unvaried are settings that decide no figure, or that a table names in its title.
+var unvaried = []string{"output.dir", "engine.threads", "engine.library", "dataset.dir", "dataset.bad", "extractor.batch", "dataset.name",
+	"methods", "protocol", "federation.alpha", "federation.partition"}
+
+// Varied returns the settings in which runs differ, by dotted key, and each run's values of them. Settings that decide no figure, and
+// those that a table's title has, are left out.
+func Varied(dirs []string) (keys []string, values [][]string, err error) {
+	var all []map[string]string
+	for _, d := range dirs {
+		c, err := ReadConfig(d)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, flatten(c.Portable()))
+	}
+	seen := map[string]string{}
+	for _, settings := range all {
+		for k, v := range settings {
+			if was, ok := seen[k]; ok && was != v && !slices.Contains(keys, k) && !slices.Contains(unvaried, k) {
+				keys = append(keys, k)
+			}
+			seen[k] = v
+		}
+	}
+	slices.Sort(keys)
+	for _, settings := range all {
+		var line []string
+		for _, k := range keys {
+			line = append(line, settings[k])
+		}
+		values = append(values, line)
+	}
+	return keys, values, nil
+}
+
+// Setting returns the value of a setting in a run directory, by dotted key, and the keys that there are.
+func Setting(dir, key string) (value string, keys []string, err error) {
+	c, err := ReadConfig(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	all := flatten(c)
+	return all[key], slices.Sorted(maps.Keys(all)), nil
+}
+
+// Brief names the values of settings in a few words: the last part of each key, and its value.
+func Brief(keys, values []string) string {
+	var out []string
+	for i, k := range keys {
+		out = append(out, k[strings.LastIndex(k, ".")+1:]+" = "+values[i])
+	}
+	return strings.Join(out, ", ")
+}

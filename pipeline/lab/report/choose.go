@@ -1,0 +1,86 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fmp/onnx/sorting"
+	"fmp/onnx/suggest"
+)
+
+// Names of the columns beside the figures.
+const (
+	uploadName  = "upload"
+	settingName = "setting"
+)
+
+// ColumnNames returns the names of all columns of tables.
+func ColumnNames() []string { return append(headings[:], uploadName, settingName) }
+
+// Choose returns tables with the given columns and rows alone, each by name, ignoring case, in the order given, rows within
+// their groups; empty lists keep all. A name
+// that no table has is an error.
+func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
+	var only []int
+	var upload, setting bool
+	for _, name := range columnNames {
+		switch i := slices.IndexFunc(headings[:], func(h string) bool { return strings.EqualFold(h, name) }); {
+		case i >= 0:
+			only = append(only, i)
+		case strings.EqualFold(name, uploadName):
+			upload = true
+		case strings.EqualFold(name, settingName):
+			setting = true
+		default:
+			return nil, fmt.Errorf("no column %q; there are %s%s", name, strings.Join(ColumnNames(), ", "), suggest.DidYouMean(name, ColumnNames()))
+		}
+	}
+	out := slices.Clone(ts)
+	found := map[string]bool{}
+	for i := range out {
+		t := &out[i]
+		if len(columnNames) > 0 {
+			t.chosen = &chosen{only, upload, setting}
+		}
+		if len(rowNames) == 0 {
+			continue
+		}
+		var rows []Row
+		for _, name := range rowNames {
+			for _, r := range t.Rows {
+				if strings.EqualFold(r.Method, name) {
+					found[name], rows = true, append(rows, r)
+				}
+			}
+		}
+		rank := func(r Row) int { return slices.IndexFunc(t.Rows, func(o Row) bool { return o.Group == r.Group }) }
+		sorting.Stably(rows, func(a, b Row) int { return rank(a) - rank(b) })
+		t.Rows = rows
+	}
+	out = slices.DeleteFunc(out, func(t Table) bool { return len(t.Rows) == 0 && len(rowNames) > 0 })
+	for _, name := range rowNames {
+		if !found[name] {
+			var have []string
+			for _, t := range ts {
+				for _, r := range t.Rows {
+					have = append(have, r.Method)
+				}
+			}
+			return nil, fmt.Errorf("no row %q in the tables%s", name, suggest.DidYouMean(name, have))
+		}
+	}
+	return out, nil
+}
+
+// chosen are the columns that a reader asked for.
+type chosen struct {
+	figures         []int
+	upload, setting bool
+}
+
+// showsUpload reports whether a table has the column of uploads.
+func (t *Table) showsUpload() bool { return t.chosen == nil || t.chosen.upload }
+
+// showsSetting reports whether a table has the column of tuned settings.
+func (t *Table) showsSetting() bool { return t.tuned() && (t.chosen == nil || t.chosen.setting) }

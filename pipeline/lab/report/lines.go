@@ -1,0 +1,177 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"fmp/onnx/suggest"
+	"fmp/pipeline/lab/rival"
+)
+
+// At is the tables of one run, and its value of the setting along the x-axis.
+type At struct {
+	Value  string
+	Tables []Table
+}
+
+// Lines draws a figure of tables against a setting, a line for each method, a panel for each partition and protocol, each as wide as a
+// column of a journal. Values that are numbers lie at their places, on a logarithmic axis where the largest is over twenty times the
+// least; others side by side in the order of the runs. Two runs of one value, and an unknown column, are errors.
+func Lines(runs []At, setting, column string) (*Figure, error) {
+	c := slices.IndexFunc(headings[:], func(h string) bool { return strings.EqualFold(h, column) })
+	if c < 0 {
+		return nil, fmt.Errorf("no column %q; there are %s%s", column, strings.Join(headings[:], ", "), suggest.DidYouMean(column, headings[:]))
+	}
+	x, err := newValueAxis(runs, setting)
+	if err != nil {
+		return nil, err
+	}
+	type panel struct{ partition, protocol string }
+	var panels []panel
+	for _, r := range runs {
+		for _, t := range r.Tables {
+			if k := (panel{t.Partition, t.Protocol}); !slices.Contains(panels, k) {
+				panels = append(panels, k)
+			}
+		}
+	}
+	var plots []*plot.Plot
+	most := 0
+	for _, k := range panels {
+		p := newPlot(k.partition+", "+k.protocol, x.setting, headings[c])
+		narrowed(p)
+		grid(p, false, true)
+		n, err := x.lines(p, runs, c, func(t *Table) bool { return t.Partition == k.partition && t.Protocol == k.protocol })
+		if err != nil {
+			return nil, err
+		}
+		x.set(p)
+		room := 0.04 * (p.Y.Max - p.Y.Min) // of the marks: one at the end would part the axes
+		p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
+		most, plots = max(most, n), append(plots, p)
+	}
+	if most == 0 {
+		return nil, fmt.Errorf("no run has a figure %s", headings[c])
+	}
+	return &Figure{Name: "lines", Title: headings[c] + " against " + setting,
+		Caption: "Mean over repeats; bars are " + fmt.Sprintf("%g%%", 100*Level) + " t-intervals. Dashed: centralised and local methods.",
+		Plots:   [][]*plot.Plot{plots}, Panels: true, Width: columnWidth * vg.Length(len(plots)),
+		Height: columnHeight(most)}, nil
+}
+
+// valueAxis is the x-axis of a setting.
+type valueAxis struct {
+	setting string
+	at      map[string]float64
+	ticks   plot.ConstantTicks
+	log     bool
+}
+
+func newValueAxis(runs []At, setting string) (*valueAxis, error) {
+	x := &valueAxis{setting: setting, at: map[string]float64{}, log: true}
+	numbers := true
+	for _, r := range runs {
+		if _, ok := x.at[r.Value]; ok {
+			return nil, fmt.Errorf("two runs have %s = %s: name runs that differ in this setting alone", setting, r.Value)
+		}
+		v, err := strconv.ParseFloat(r.Value, 64)
+		numbers = numbers && err == nil && !math.IsInf(v, 0) && !math.IsNaN(v)
+		x.at[r.Value] = v
+	}
+	for i, r := range runs {
+		if !numbers {
+			x.at[r.Value] = float64(i)
+		}
+		label := r.Value[strings.LastIndex(r.Value, "/")+1:]
+		x.ticks = append(x.ticks, plot.Tick{Value: x.at[r.Value], Label: label})
+	}
+	slices.SortFunc(x.ticks, func(a, b plot.Tick) int { return cmp.Compare(a.Value, b.Value) })
+	lo, hi := x.ticks[0].Value, x.ticks[len(x.ticks)-1].Value
+	x.log = numbers && lo > 0 && hi > 20*lo
+	return x, nil
+}
+
+// set gives a plot the axis.
+func (x *valueAxis) set(p *plot.Plot) {
+	lo, hi := x.ticks[0].Value, x.ticks[len(x.ticks)-1].Value
+	p.X.Tick.Marker = x.ticks
+	if x.log {
+		room := math.Pow(hi/lo, 0.04)
+		p.X.Scale, p.X.Min, p.X.Max = plot.LogScale{}, lo/room, hi*room
+		return
+	}
+	room := cmp.Or(0.04*(hi-lo), 0.5)
+	p.X.Min, p.X.Max = lo-room, hi+room
+}
+
+// lines draws a line for each method of the tables that match, and returns their number.
+func (x *valueAxis) lines(p *plot.Plot, runs []At, column int, match func(t *Table) bool) (int, error) {
+	type line struct {
+		row  Row
+		xys  plotter.XYs
+		bars plotter.YErrors
+	}
+	at := map[string]*line{}
+	var order []*line
+	for _, r := range runs {
+		for i := range r.Tables {
+			if !match(&r.Tables[i]) {
+				continue
+			}
+			for _, row := range r.Tables[i].Rows {
+				v := row.interval(column)
+				if v.N == 0 {
+					continue
+				}
+				if at[row.Method] == nil {
+					at[row.Method] = &line{row: row}
+					order = append(order, at[row.Method])
+				}
+				l := at[row.Method]
+				l.xys = append(l.xys, plotter.XY{X: x.at[r.Value], Y: v.Mean})
+				l.bars = append(l.bars, struct{ Low, High float64 }{v.Half, v.Half})
+			}
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *line) int { return subjectLast(&a.row) - subjectLast(&b.row) })
+	var ends plotter.XYs
+	var names []string
+	for _, l := range order {
+		sorted := make([]int, len(l.xys))
+		for i := range sorted {
+			sorted[i] = i
+		}
+		slices.SortFunc(sorted, func(a, b int) int { return cmp.Compare(l.xys[a].X, l.xys[b].X) })
+		var xys plotter.XYs
+		var bars plotter.YErrors
+		for _, i := range sorted {
+			xys, bars = append(xys, l.xys[i]), append(bars, l.bars[i])
+		}
+		e, err := plotter.NewYErrorBars(struct {
+			plotter.XYer
+			plotter.YErrorer
+		}{xys, bars})
+		if err != nil {
+			return 0, fmt.Errorf("figure of %s: %w", l.row.Method, err)
+		}
+		e.Color, e.CapWidth = methodColor(l.row.Method), vg.Points(3)
+		p.Add(e)
+		if err := series(p, &l.row, xys, l.row.Group == string(rival.Centralised) || l.row.Group == string(rival.Local)); err != nil {
+			return 0, err
+		}
+		ends, names = append(ends, xys[len(xys)-1]), append(names, l.row.label())
+	}
+	p.Legend = plot.NewLegend()
+	if len(names) > 0 {
+		p.Add(newSideLabels(p, ends, names))
+	}
+	return len(names), nil
+}
