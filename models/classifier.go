@@ -245,6 +245,10 @@ type Origin struct {
 	Clients []OriginClient `json:"clients"`
 	// Sets is the calibration of prediction sets; nil where the classifier has none.
 	Sets *OriginSets `json:"sets,omitempty"`
+	// Scaling is the calibration of the probabilities; nil where there is none.
+	Scaling *OriginScaling `json:"scaling,omitempty"`
+	// Of are the sha256 of the classifiers, the oldest first, that this one was made from by fmp calibrate.
+	Of []string `json:"of,omitempty"`
 	// Ends are those of the intervals, where the predictor learned them; nil: one half width each.
 	Ends *Ends `json:"ends,omitempty"`
 }

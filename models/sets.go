@@ -122,7 +122,8 @@ func AtLevel(m *onnx.Model, f Manifest, level float64) (*onnx.Model, Manifest, e
 
 // WithSets returns a classifier with the output set, the optional input level, and the sets' calibration in its provenance. Where level
 // is not fed it is that of sets; beyond the table's highest level sets hold all classes. adaptive says that the score of
-// a class is 1 less the sum of the probabilities that are at least its own; otherwise it is its probability.
+// a class is 1 less the sum of the probabilities that are at least its own; otherwise it is its probability. Where the classifier has a
+// [Scaling], scores are of its probabilities before it, as the images that chose it may be those of the sets.
 func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Model, error) {
 	f, err := ReadManifest(classifier)
 	if err != nil {
@@ -142,7 +143,13 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 			len(t.Thresholds), t.Columns, f.C)
 	}
 	b := build.New("sets")
-	p := b.Input("stated", onnx.Float32, "n", f.C)
+	stated := b.Input("stated", onnx.Float32, "n", f.C)
+	link, p := map[string]string{"stated": "probabilities"}, stated
+	uncalibrated, scaled := classifier.Graph.Output(UncalibratedOutput)
+	if scaled {
+		p = b.Input("scored", onnx.Float32, "n", f.C)
+		link["scored"] = UncalibratedOutput
+	}
 	score := p
 	if adaptive {
 		sorted := b.OpN("TopK", []build.Ref{p, b.Axes(f.C)}, 2, onnx.IntAttr("axis", 1))
@@ -151,7 +158,7 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 		score = b.Sub(b.F32(1), back)
 	}
 	likely := b.Op("GreaterOrEqual", []build.Ref{score, t.threshold(b, b.Optional(LevelInput, onnx.Vector(float32(sets.Level))))})
-	top := b.Op("Equal", []build.Ref{p, b.Op("ReduceMax", []build.Ref{p}, onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 1))})
+	top := b.Op("Equal", []build.Ref{stated, b.Op("ReduceMax", []build.Ref{stated}, onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 1))})
 	b.Output(SetOutput, b.Op("Or", []build.Ref{likely, top}))
 	after, err := b.Model()
 	if err != nil {
@@ -160,11 +167,14 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 	before := onnx.Clone(classifier)
 	before.Graph.Outputs = slices.DeleteFunc(before.Graph.Outputs, func(v onnx.ValueInfo) bool { return v.Name == SetOutput })
 	pass.RemoveUnused(before.Graph) // what earlier sets wanted
-	m, err := pass.Compose(before, after, map[string]string{"stated": "probabilities"})
+	m, err := pass.Compose(before, after, link)
 	if err != nil {
 		return nil, fmt.Errorf("adding prediction sets: %w", err)
 	}
 	m.Graph.Outputs = slices.Insert(m.Graph.Outputs, 0, probabilities) // linked, and an output still
+	if scaled {
+		m.Graph.Outputs = slices.Insert(m.Graph.Outputs, len(m.Graph.Outputs)-1, uncalibrated)
+	}
 	m.Graph.Doc, m.Doc = classifier.Graph.Doc, classifier.Doc
 	for i := range m.Graph.Outputs {
 		v := &m.Graph.Outputs[i]

@@ -13,6 +13,7 @@ import (
 
 	"fmp/models"
 	"fmp/pipeline/evaluate"
+	"fmp/pipeline/scaling"
 )
 
 // TestCalibrate: from drawn photographs to a calibrated classifier, whose sets predict prints and evaluate counts, and whose calibration
@@ -43,6 +44,10 @@ func TestCalibrate(t *testing.T) {
 		out, _ := must(append([]string{"calibrate", kept[0], images, "--score", score, "-o", at("sets.onnx"), "--json"}, half...)...)
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatal(err)
+		}
+		chosen := slices.IndexFunc(r.Trials, func(t scaling.Trial) bool { return t.Chosen })
+		if len(r.Trials) != 4 || chosen < 0 || (r.Scaling == nil) != (chosen == 0) || chosen == 1 && r.Scaling.Kind != models.Temperature {
+			t.Errorf("scalings: %+v, written %+v", r.Trials, r.Scaling)
 		}
 		if r.Images != 120 || r.Level != 0.9 || len(r.Thresholds) != 1 || !(r.Thresholds[0] > 0 && r.Thresholds[0] < 1) ||
 			!(r.MeanSize[r.Score] >= 1) {
@@ -85,6 +90,20 @@ func TestCalibrate(t *testing.T) {
 		if got := float64(total) / float64(len(rows)-1); math.Abs(got-e.Sets.MeanSize) > 1e-9 {
 			t.Errorf("predict prints sets of mean size %v, evaluate says %v", got, e.Sets.MeanSize)
 		}
+	}
+	// Calibrated again: the file says what it comes of.
+	out, _ := must(append([]string{"calibrate", at("sets.onnx"), images, "--scaling", "temperature", "-o", at("again.onnx"), "--json"},
+		half...)...)
+	var r calibration
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Trials) != 2 || r.Trials[0].Scores.NLL <= 0 {
+		t.Errorf("%v, %+v", err, r)
+	}
+	_, f, err := models.Load(at("again.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := models.ReadOrigin(f); err != nil || len(o.Of) != 2 {
+		t.Errorf("the classifier comes of %v, %v; want two", o.Of, err)
 	}
 	// Another level, sets by class and for named shares, coverage by client.
 	must("data", "synth", "-o", at("photos"), "--photos", "--train", "20", "--test", "60", "--seed", "4")
@@ -139,6 +158,7 @@ func TestCalibrate(t *testing.T) {
 			half...)},
 		{"has no folders", []string{"evaluate", at("sets.onnx"), at("photos/test/3"), "--by-client"}},
 		{"--out", append([]string{"calibrate", kept[0], images}, half...)},
+		{"--scaling is", append([]string{"calibrate", kept[0], images, "--scaling", "best", "-o", at("no.onnx")}, half...)},
 		{"--score", append([]string{"calibrate", kept[0], images, "--score", "best", "-o", at("no.onnx")}, half...)},
 		{"want the classifier", append([]string{"calibrate", shippedFile(t, models.KindClient), images, "-o", at("no.onnx")}, half...)},
 	} {

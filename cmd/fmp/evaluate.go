@@ -11,6 +11,7 @@ import (
 	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/printable"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/lab/report"
@@ -78,6 +79,7 @@ in place of IMAGES or beside them: accuracy and coverage at each site, over all,
 			return usageError(err)
 		}
 		title := filepath.Base(args[0])
+		r.File = printable.Line(title)
 		if err := writePages(page, card, title, args, r); err != nil {
 			return err
 		}

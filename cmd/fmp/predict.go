@@ -11,6 +11,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/models"
+	"fmp/onnx/engine"
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
@@ -54,11 +55,17 @@ func openClassifier(cmd *cobra.Command, cfg engineSettings, path string, level f
 			return nil, nil, usageError(fmt.Errorf("--level: %w", err))
 		}
 	}
+	return openedBy(cmd, cfg, func(eng engine.Engine) (*classify.Classifier, error) { return classify.OpenAt(eng, path, level) })
+}
+
+// openedBy opens a classifier on the engine of the settings.
+func openedBy(cmd *cobra.Command, cfg engineSettings, open func(engine.Engine) (*classify.Classifier, error)) (*classify.Classifier, func(),
+	error) {
 	eng, err := openEngine(cmd.Context(), cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := classify.OpenAt(eng, path, level)
+	c, err := open(eng)
 	if err != nil {
 		return nil, nil, usageError(errors.Join(err, eng.Close()))
 	}
@@ -231,11 +238,24 @@ func newPredictCommand() *cobra.Command {
 			}
 		}
 		return printPredictions(cmd.OutOrStdout(), c, format, reject, func(do func([]classify.Prediction) error) error {
-			_, err := classifyPath(cmd, c, args[1], images, true, do)
+			_, err := classifyPath(cmd, c, args[1], images, true, provable(cmd, do))
 			return err
 		})
 	}
 	return cmd
+}
+
+// provable hands on predictions, with --error those of the probabilities that its proof is of.
+func provable(cmd *cobra.Command, do func([]classify.Prediction) error) func([]classify.Prediction) error {
+	if !cmd.Flags().Changed("error") {
+		return do
+	}
+	return func(ps []classify.Prediction) error {
+		for i := range ps {
+			ps[i].Probabilities = ps[i].Scored
+		}
+		return do(ps)
+	}
 }
 
 // adapt makes a classifier that of the camera that took the images (or the feature rows, .npy) of a path.
@@ -297,8 +317,12 @@ func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64
 		return 0, fmt.Errorf("--error %v: %d calibration images prove no such share of wrong answers: calibrate with more images, or allow a "+
 			"larger share", risk, len(points.Top))
 	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: images below %.3f are left to people; %d of %d calibration images are answered\n",
-		cmd.CommandPath(), threshold, answered, len(points.Top))
+	before := ""
+	if o.Scaling != nil {
+		before = "; probabilities are those before their calibration, of which the proof is"
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: images below %.3f are left to people; %d of %d calibration images are answered%s\n",
+		cmd.CommandPath(), threshold, answered, len(points.Top), before)
 	return threshold, err
 }
 

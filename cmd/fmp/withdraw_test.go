@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/serde"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
@@ -108,6 +109,16 @@ func (f *federation) heeded(key string) {
 		t.Fatal(err)
 	}
 	image := f.path("images/c002/3/0.png")
+	calibrated, was, err := models.Load(f.path("classifier.onnx"))
+	if err == nil {
+		err = models.Descends(calibrated, was.Digest)
+	}
+	if err == nil {
+		err = serde.Save(f.path("calibrated.onnx"), calibrated)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		program string
 		args    []string
@@ -117,6 +128,7 @@ func (f *federation) heeded(key string) {
 		{"fmp", []string{"predict", "classifier.onnx", image}, 1, "holds an upload that was withdrawn"},
 		{"fmp", []string{"verify", "classifier.onnx", "--key", "signer.pem.pub"}, 1, "take version 4"},
 		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image}, 1, "holds an upload that was withdrawn"},
+		{"fmp", []string{"predict", "calibrated.onnx", image, "--notice", "classifier.onnx.notice"}, 1, "holds an upload that was withdrawn"},
 		{"fmp", []string{"predict", "last.onnx", image, "--notice", "classifier.onnx.notice", "--server-key", key}, 0, ""},
 		{"fmp", []string{"verify", "last.onnx", "--key", "signer.pem.pub", "--notice", "classifier.onnx.notice"}, 0, ""},
 		{"fmp-edge", []string{"predict", "--model", "last.onnx", image, "--notice", "classifier.onnx.notice"}, 0, ""},

@@ -46,6 +46,8 @@ const (
 	low               = "low"
 	high              = "high"
 	set               = models.SetOutput
+	uncalibrated      = models.UncalibratedOutput
+	samples           = models.SamplesOutput
 )
 
 // Open loads a classifier from the file path.
@@ -71,6 +73,15 @@ func OpenAt(eng engine.Engine, path string, level float64) (*Classifier, error) 
 
 // New is Open for a model in memory with its manifest.
 func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, error) {
+	var further []string
+	if _, ok := m.Graph.Output(set); ok { // sets have it computed
+		further = []string{uncalibrated}
+	}
+	return open(eng, m, f, further...)
+}
+
+// open is New with further outputs.
+func open(eng engine.Engine, m *onnx.Model, f models.Manifest, further ...string) (*Classifier, error) {
 	if f.Kind != models.KindClassifier {
 		kind := fmt.Sprintf("a %s", f.Kind)
 		if f.Kind == "" {
@@ -95,7 +106,7 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 	case in[0].Name != "features" || in[0].DType != onnx.Float32 || len(in[0].Shape) != 2:
 		return nil, fmt.Errorf("its input is %s %v; want images or features", in[0].Name, in[0])
 	}
-	for _, name := range []string{probabilities, entropy, mutualInformation, low, high, set} {
+	for _, name := range append([]string{probabilities, entropy, mutualInformation, low, high, set}, further...) {
 		if _, ok := m.Graph.Output(name); ok {
 			c.outputs = append(c.outputs, name)
 		}
@@ -108,6 +119,24 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 	}
 	c.session, err = c.load(m, c.outputs...)
 	return c, err
+}
+
+// OpenHeads is Open of a classifier whose predictions have the probabilities of each head.
+func OpenHeads(eng engine.Engine, path string) (*Classifier, error) {
+	m, f, err := models.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	if f.Kind == models.KindClassifier {
+		if m, err = models.WithSamples(m); err != nil {
+			return nil, fmt.Errorf("classifier %s: %w", path, err)
+		}
+	}
+	c, err := open(eng, m, f, uncalibrated, samples)
+	if err != nil {
+		return nil, fmt.Errorf("classifier %s: %w", path, err)
+	}
+	return c, nil
 }
 
 // Through returns the classifier with a session of the caller's between it and the model. The two share the model; it is not closed.
@@ -143,6 +172,10 @@ func (c *Classifier) Class(i int) string {
 type Prediction struct {
 	imagefile.Item
 	Probabilities []float32 // one per class, summing to 1
+	// Scored are the probabilities that prediction sets are of: those before a calibration (models.UncalibratedOutput), else Probabilities.
+	Scored []float32
+	// Samples are the probabilities of each head before a calibration, [S, C]; nil but after [OpenHeads].
+	Samples []float32
 	// Entropy and MutualInformation are in nats: the total uncertainty, and the part due to disagreement of the heads.
 	Entropy, MutualInformation float32
 	// Low and High are the ends of the 90% intervals of the probabilities; nil for a classifier without intervals.
@@ -235,6 +268,9 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, 
 		if name == entropy || name == mutualInformation {
 			want = n
 		}
+		if name == samples {
+			want *= max(c.Manifest.S, 1)
+		}
 		have := len(out[name].F32())
 		if name == set {
 			in, _ := out[name].Data.([]bool)
@@ -255,6 +291,13 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, 
 			return nil
 		}
 		p.Probabilities, p.Low, p.High = row(probabilities), row(low), row(high)
+		if p.Scored = row(uncalibrated); p.Scored == nil {
+			p.Scored = p.Probabilities
+		}
+		if t := out[samples]; t != nil {
+			size := t.Len() / n
+			p.Samples = t.F32()[i*size : (i+1)*size]
+		}
 		if t := out[set]; t != nil {
 			p.Set = t.Data.([]bool)[i*classes : (i+1)*classes]
 		}

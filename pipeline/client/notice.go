@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/wire"
 )
@@ -32,8 +33,24 @@ func Heed(classifier, notice, server string) error {
 	if err != nil {
 		return fmt.Errorf("notice of superseded versions: %w", err)
 	}
-	if err := n.Heed(digest); err != nil {
-		return fmt.Errorf("%s is not used: %w", classifier, err)
+	of, err := descent(classifier)
+	if err != nil {
+		return fmt.Errorf("notice of superseded versions: %w", err)
+	}
+	for _, d := range append([]string{digest}, of...) {
+		if err := n.Heed(d); err != nil {
+			return fmt.Errorf("%s is not used: %w", classifier, err)
+		}
 	}
 	return nil
+}
+
+// descent returns the digests of the classifiers that one was made from by calibration.
+func descent(classifier string) ([]string, error) {
+	_, f, err := models.Load(classifier)
+	if err != nil {
+		return nil, nil // no model, and no classifier that anything would run
+	}
+	o, err := models.ReadOrigin(f)
+	return o.Of, err
 }

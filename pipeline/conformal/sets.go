@@ -28,12 +28,12 @@ func (x *Points) Sets(d Design, level float64, score Score, classes int) (*model
 	return sets, nil
 }
 
-// Size returns the number of classes in the set of an image of the given probabilities, at the thresholds of a [models.SetTable] for the
-// score.
-func (s Score) Size(p, thresholds []float32) int {
-	n, top := 0, slices.Max(p)
-	for c, v := range s.Compute(p) {
-		if v >= thresholds[min(c, len(thresholds)-1)] || p[c] == top { // the most probable class always is
+// Size returns the number of classes in the set of an image, at the thresholds of a [models.SetTable] for the score. Scores are of the
+// probabilities scored, and the most probable class is that of stated: the two differ where the classifier has a [models.Scaling].
+func (s Score) Size(scored, stated, thresholds []float32) int {
+	n, top := 0, slices.Max(stated)
+	for c, v := range s.Compute(scored) {
+		if v >= thresholds[min(c, len(thresholds)-1)] || stated[c] == top { // the most probable class always is
 			n++
 		}
 	}

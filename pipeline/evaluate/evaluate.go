@@ -28,7 +28,8 @@ const (
 
 // Result is the result of an evaluation.
 type Result struct {
-	Model   string   `json:"model"` // sha256
+	File    string   `json:"file,omitempty"` // name of the classifier's
+	Model   string   `json:"model"`          // sha256
 	Classes []string `json:"classes"`
 	Images  int      `json:"images"`
 	// Bad is the number of unreadable images that were left out.
@@ -149,7 +150,7 @@ func New(c *classify.Classifier) (*Evaluation, error) {
 // addSet counts the prediction set of an image.
 func (e *Evaluation) addSet(p *classify.Prediction) {
 	for k, t := range e.at {
-		e.sizes[k] += k.Size(p.Probabilities, t)
+		e.sizes[k] += k.Size(p.Scored, p.Probabilities, t)
 	}
 	if n := len(e.clients); e.Client != "" && (n == 0 || e.clients[n-1].Client != e.Client) {
 		e.clients = append(e.clients, ClientSets{Client: e.Client})

@@ -24,6 +24,9 @@ type Calibration struct {
 	// confident. Chance is the reach of 95% of a perfect predictor's gaps on either side of 0.
 	Gap    float64 `json:"gap"`
 	Chance float64 `json:"gap_by_chance"`
+	// GapLow and GapHigh are the ends of the normal 95% interval of Gap over points.
+	GapLow  float64 `json:"gap_low"`
+	GapHigh float64 `json:"gap_high"`
 	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar et al. 2019, definition 5.2), 0
 	// where that is negative. Bins of a single point, whose variance is not known, are left out.
 	Debiased float64 `json:"debiased_rms"`
@@ -52,7 +55,7 @@ func (c *Curve) Calibration() Calibration {
 	if weight > 0 {
 		out.Debiased = math.Sqrt(max(0, squares/weight))
 	}
-	variance := 0.0
+	variance, spread := 0.0, 0.0
 	r := rng.New(0, "calibration")
 	draws := make([]float64, calibrationDraws)
 	for _, b := range c {
@@ -61,6 +64,7 @@ func (c *Curve) Calibration() Calibration {
 		}
 		out.ECE += b.Count / total * math.Abs(b.Accuracy-b.Confidence)
 		out.Gap += b.Count / total * (b.Confidence - b.Accuracy)
+		spread += b.Count / total * (b.Accuracy*(1-b.Accuracy) + (b.Confidence-b.Accuracy)*(b.Confidence-b.Accuracy))
 		p := min(b.Confidence, 1)
 		variance += b.Count * p * (1 - p) / (total * total)
 		n := math.Round(b.Count)
@@ -70,6 +74,8 @@ func (c *Curve) Calibration() Calibration {
 		}
 	}
 	out.Chance = distuv.UnitNormal.Quantile(0.975) * math.Sqrt(variance)
+	half := distuv.UnitNormal.Quantile(0.975) * math.Sqrt(max(0, spread-out.Gap*out.Gap)/total)
+	out.GapLow, out.GapHigh = out.Gap-half, out.Gap+half
 	slices.Sort(draws)
 	for _, d := range draws {
 		out.Perfect += d / calibrationDraws
@@ -89,6 +95,8 @@ func MeanCalibration(all []Calibration) (m Calibration) {
 		m.Debiased += c.Debiased / n
 		m.Gap += c.Gap / n
 		m.Chance += c.Chance / n
+		m.GapLow += c.GapLow / n
+		m.GapHigh += c.GapHigh / n
 	}
 	return m
 }

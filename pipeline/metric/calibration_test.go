@@ -72,16 +72,22 @@ func TestGap(t *testing.T) {
 	t.Parallel()
 	const repeats = 300
 	for _, off := range []float64{0, 0.1, -0.1} {
-		var mean, beyond float64
+		var mean, beyond, held float64
 		for i := range repeats {
 			s := draw(t, 400, off, uint64(i))
 			c := s.Curve.Calibration()
 			if mean += c.Gap / repeats; math.Abs(c.Gap) > c.Chance {
 				beyond += 1.0 / repeats
 			}
+			if c.GapLow <= -off && -off <= c.GapHigh {
+				held += 1.0 / repeats
+			}
 		}
 		if math.Abs(mean+off) > 0.01 { // surer than it may be: right less often
 			t.Errorf("gap %.4f where images are right %+.1f more often than stated", mean, off)
+		}
+		if held < 0.91 || held > 0.99 {
+			t.Errorf("off by %+.1f: the 95%% interval of the gap holds it %.3f of the time", off, held)
 		}
 		if off == 0 && (beyond < 0.02 || beyond > 0.09) || off != 0 && beyond < 0.9 {
 			t.Errorf("off by %+.1f: %.3f of the gaps are beyond chance", off, beyond)

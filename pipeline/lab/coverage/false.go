@@ -213,7 +213,7 @@ func (f *falseRound) score(thresholds []float32, bad int) (held, size float64) {
 	n := float64((f.Clients - bad) * fresh)
 	for m := bad; m < f.Clients; m++ {
 		for i, p := range f.on[m] {
-			size += float64(conformal.Probability.Size(p, thresholds)) / n
+			size += float64(conformal.Probability.Size(p, p, thresholds)) / n
 			if in(p, f.of[m][i], thresholds) {
 				held += 1 / n
 			}

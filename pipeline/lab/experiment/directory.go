@@ -55,6 +55,8 @@ type Manifest struct {
 	Sizes map[string]int `json:"sizes"`
 	// Classes are the names of the classes.
 	Classes []string `json:"classes,omitempty"`
+	// SameImages says that the clients hold all images that there are for them, so that all repeats have the same.
+	SameImages bool `json:"same_images,omitempty"`
 	// Untrained are the kinds of model that were not trained for this data and extractor.
 	Untrained []string `json:"untrained,omitempty"`
 	// Notes are remarks for readers of the results, such as a shipped model that does not fit.

@@ -186,6 +186,9 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	m.Sizes = map[string]int{"dx": l.Features.Dx, "classes": len(l.Set.Classes), "clients": p.Data.Clients.Len(),
 		"test":   len(p.Data.TestLabels),
 		"upload": from.embedding.S, "noise": from.predictor.D}
+	if f := p.Config.Federation; f.Clients*f.Points >= p.Data.Clients.Len() {
+		m.SameImages = true
+	}
 	if p.Data.Corpus != nil {
 		m.Sizes["corpus"] = p.Data.Corpus.Len()
 	}

@@ -25,15 +25,33 @@ func TestCardOfIntervals(t *testing.T) {
 	}
 }
 
+// TestCardOfScaling: a model card says how probabilities were calibrated, with the scores before and after.
+func TestCardOfScaling(t *testing.T) {
+	var b strings.Builder
+	r := &evaluate.Result{Origin: models.Origin{Scaling: &models.OriginScaling{Images: 90, From: "own", Scaling: models.Scaling{
+		Kind: models.Temperature, Factor: []float32{2}}, Before: models.ScalingScores{ECE: 0.139}, After: models.ScalingScores{ECE: 0.041}}}}
+	if err := Card(&b, "a classifier", "images", r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"on 90 labelled images of own by a temperature of 0.5",
+		"| before | 0.0000 | 0.1390 |", "| after | 0.0000 | 0.0410 |"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the card lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
 // TestHostileCard: names of classes, files and clients are text and nothing else in a model card and in a page.
 func TestHostileCard(t *testing.T) {
 	const evil = "</td><script>alert(1)</script>[x](javascript:y)|**b**\n# head\x1b[2J"
 	r := &evaluate.Result{Images: 1, Classes: []string{evil, "b"}, Confusion: [][]int{{1, 0}, {0, 0}},
 		ByClass: []evaluate.Class{{Name: evil, Images: 1}, {Name: "b"}},
 		Origin:  models.Origin{Method: "FMP", Client: evil, Predictor: evil, Clients: []models.OriginClient{{Name: evil, N: 1}}},
+		File:    evil,
 		Sure:    []evaluate.Example{{File: evil, Truth: evil, Says: "b"}}}
 	r.Manifest.Licence, r.Manifest.TrainingData, r.Manifest.Extractor = evil, evil, evil
 	r.Uncertainty, r.Risk = &metric.Uncertainty{}, []metric.Risk{{Coverage: 1}}
+	r.Origin.Scaling, r.Calibration.Gap = &models.OriginScaling{Scaling: models.Scaling{Kind: evil}, From: evil}, 0.5
 	var card, page strings.Builder
 	if err := Card(&card, evil, evil, r); err != nil {
 		t.Fatal(err)

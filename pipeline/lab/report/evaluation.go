@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"fmp/models"
 	"fmp/onnx/printable"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/lab/rival"
@@ -28,18 +30,20 @@ func evaluationSummary(r *evaluate.Result) string {
 	classes := fmt.Sprintf("%d classes", len(r.Classes))
 	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated probabilities are %.1f points off "+
 		"on average%s.%s",
-		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration), direction(r.Calibration))
+		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration), direction(r.File, r.Calibration))
 }
 
-// direction says in which direction stated probabilities err, where that is beyond chance.
-func direction(c metric.Calibration) string {
+// direction says in which direction stated probabilities err, where that is beyond chance, and the command that mends it.
+func direction(file string, c metric.Calibration) string {
+	too, gap, low, high := "confident", c.Gap, c.GapLow, c.GapHigh
 	switch {
-	case c.Gap > c.Chance:
-		return fmt.Sprintf(" It is too confident by %.1f points.", 100*c.Gap)
 	case c.Gap < -c.Chance:
-		return fmt.Sprintf(" It is too cautious by %.1f points.", -100*c.Gap)
+		too, gap, low, high = "cautious", -c.Gap, -c.GapHigh, -c.GapLow
+	case !(c.Gap > c.Chance):
+		return ""
 	}
-	return ""
+	return fmt.Sprintf(" It is too %s by %.1f points (95%% interval %.1f to %.1f). Other labelled images mend that: "+
+		"fmp calibrate %s LABELLED -o calibrated.onnx", too, 100*gap, 100*low, 100*high, cmp.Or(file, "CLASSIFIER"))
 }
 
 // beside returns the error of a perfectly calibrated classifier, for the end of a sentence.
@@ -284,7 +288,9 @@ func originFacts(r *evaluate.Result) []pageFact {
 
 // cardScores writes the section of a model card on the scores.
 func cardScores(b *strings.Builder, on string, r *evaluate.Result) {
-	fmt.Fprintf(b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n", printable.Markdown(on), evaluationSummary(r))
+	named := *r
+	named.File = printable.Markdown(r.File)
+	fmt.Fprintf(b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n", printable.Markdown(on), evaluationSummary(&named))
 	for _, s := range evaluationScores(r) {
 		fmt.Fprintf(b, "| %s | %s | %s |\n", s.Name, s.Value, s.Meaning)
 	}
@@ -297,6 +303,29 @@ func cardScores(b *strings.Builder, on string, r *evaluate.Result) {
 	for _, c := range r.ByClass {
 		fmt.Fprintf(b, "| %s | %d | %.3f | %.3f |\n", printable.Markdown(c.Name), c.Images, c.Recall, c.Precision)
 	}
+}
+
+// cardScaling writes the section of a model card on the calibration of the probabilities.
+func cardScaling(b *strings.Builder, r *evaluate.Result) {
+	s := r.Origin.Scaling
+	if s == nil {
+		return
+	}
+	what := fmt.Sprintf("a %s of the classes", printable.Markdown(s.Kind))
+	if s.Kind == models.Temperature && len(s.Factor) == 1 {
+		what = fmt.Sprintf("a temperature of %.3g", 1/s.Factor[0])
+	}
+	fmt.Fprintf(b, "\n## Calibration\n\nIts probabilities were calibrated on %d labelled images of %s by %s, in the graph. Scores on these "+
+		"images, after by fits that left a fifth out:\n\n| | NLL | ECE | ECE by chance | confidence less accuracy |\n| --- | ---: | ---: "+
+		"| ---: | ---: |\n", s.Images, printable.Markdown(s.From), what)
+	for _, row := range []struct {
+		name string
+		of   models.ScalingScores
+	}{{"before", s.Before}, {"after", s.After}} {
+		fmt.Fprintf(b, "| %s | %.4f | %.4f | %.4f | %+.4f |\n", row.name, row.of.NLL, row.of.ECE, row.of.Perfect, row.of.Gap)
+	}
+	b.WriteString("\nIt holds for images like those. Images of another camera or of other shares of the classes want a calibration of their " +
+		"own.\n")
 }
 
 // Card writes a model card in Markdown (Mitchell et al. 2019, arXiv 1810.03993): data, clients, settings, scores, limits.
@@ -313,6 +342,7 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	for _, f := range originFacts(r) {
 		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, printable.Markdown(f.Value))
 	}
+	cardScaling(&b, r)
 	if r.Images > 0 {
 		cardScores(&b, on, r)
 	}

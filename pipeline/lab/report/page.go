@@ -77,9 +77,8 @@ type run struct {
 // page writes the self-contained page of a run.
 func (r *run) page(w io.Writer) error {
 	c, m, ts := r.config, r.manifest, r.tables
-	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. ± is the half-width of the %g%% t-interval "+
-		"over repeats. %s",
-		c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"], Level*100, bestNote)
+	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. %s %s",
+		c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"], spreadNote(m.SameImages), bestNote)
 	if untrained(ts) {
 		summary += " " + untrainedNote
 	}

@@ -61,6 +61,11 @@ func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 	if len(ts) != 3 || ts[0].Repeats != 3 || ts[0].Chance != 0.1 {
 		t.Fatalf("%d tables, %d repeats, chance %g", len(ts), ts[0].Repeats, ts[0].Chance)
 	}
+	same, err := Tables(records("mnist"), &experiment.Manifest{SameImages: true})
+	if err != nil || !same[0].Same || same[0].Rows[0].ACC.N != 1 || same[0].Rows[0].ACC.Mean != ts[0].Rows[0].ACC.Mean ||
+		strings.Contains(spreadNote(true), "±") {
+		t.Errorf("repeats that share all images: %+v, %v", same[0].Rows[0].ACC, err)
+	}
 	for _, tab := range ts {
 		best := map[string]float64{}
 		for _, r := range tab.Rows {

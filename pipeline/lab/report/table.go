@@ -25,6 +25,8 @@ type Table struct {
 	Alpha     float64 `json:"alpha"`
 	Protocol  string  `json:"protocol"`
 	Repeats   int     `json:"repeats"`
+	// Same says that all repeats have the same images: their spread is not that over images, and figures have none.
+	Same bool `json:"same_images,omitempty"`
 	// Chance is the accuracy of guessing, 1/C, to which the prior-only row must be close.
 	Chance float64 `json:"chance"`
 	Rows   []Row   `json:"rows"`
@@ -192,7 +194,7 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 
 // newTable summarises the records of one partition and protocol.
 func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err error) {
-	t = Table{Dataset: part[0].Dataset, Partition: part[0].Partition, Alpha: part[0].Alpha, Protocol: part[0].Protocol}
+	t = Table{Dataset: part[0].Dataset, Partition: part[0].Partition, Alpha: part[0].Alpha, Protocol: part[0].Protocol, Same: m.SameImages}
 	if classes := m.Sizes["classes"]; classes > 0 {
 		t.Chance = 1 / float64(classes)
 	}
@@ -260,6 +262,9 @@ func newRow(rs []experiment.Record, m *experiment.Manifest) (Row, error) {
 		var err error
 		if *row.interval(c), err = metric.Estimate(values[c], Level); err != nil {
 			return row, err
+		}
+		if m.SameImages {
+			*row.interval(c) = metric.Interval{N: 1, Mean: row.interval(c).Mean}
 		}
 	}
 	return row, nil

@@ -175,6 +175,14 @@ func origins(ts []Table) []string {
 	return out
 }
 
+// spreadNote explains the spread of figures.
+func spreadNote(same bool) string {
+	if same {
+		return "The clients hold all images that there are for them, so that repeats share them: figures have no interval over images."
+	}
+	return fmt.Sprintf("± is the half-width of the %g%% t-interval over repeats.", Level*100)
+}
+
 // bestNote explains bold figures.
 const bestNote = "Bold: the best of its group, and those whose paired difference from it has an interval that holds zero."
 
@@ -210,8 +218,7 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 		}
 	}
 	if len(ts) > 0 && ts[0].Repeats > 1 {
-		fmt.Fprintf(&b, "± is the half-width of the %g%% t-interval over repeats.", Level*100)
-		b.WriteByte('\n')
+		b.WriteString(wrapped(spreadNote(ts[0].Same), terminal) + "\n")
 		if bold {
 			b.WriteString(wrapped(bestNote, terminal) + "\n")
 		}
