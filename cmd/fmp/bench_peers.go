@@ -38,7 +38,7 @@ func newBenchPeersCommand() *cobra.Command {
 		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine in float32 and in bytes, features,
 steps of training, Table I) and the same with other programs, in turns on one thread, and print the processor time that it takes,
 medians, least and most, and how many times as long the others take. A product of matrices says how fast the machine is. The
-last rows are of sizes that could be a wall, with nobody beside them. All of it takes ten minutes.
+last rows are scaling limits, without a baseline. All of it takes ten minutes.
 
 scikit-learn, scipy, numpy, tract, OpenVINO and Python's onnxruntime are run by the script in the source tree's bench/peers, in a virtual
 environment that make bench-peers makes; PyTorch where somebody has installed it there. What is not at hand is said to be. ort is the

@@ -42,68 +42,58 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(
-		newONNXCommand(),
-		newRunCommand(),
-		newScoreCommand(),
-		newGridCommand(),
-		newResultsCommand(),
-		newDataCommand(),
-		newExtractorsCommand(),
-		newFeaturesCommand(),
-		newTrainCommand(),
-		newFuseCommand(),
-		newAnchorCommand(),
-		newMergeCommand(),
-		newPoolCommand(),
-		newPredictCommand(),
-		newEvaluateCommand(),
-		newCalibrateCommand(),
-		newPackageCommand(),
-		newAuditCommand(),
-		newKeysCommand(),
-		newSignCommand(),
-		newVerifyCommand(),
-		newReceiptsCommand(),
-		newServeCommand(),
-		newWithdrawCommand(),
-		newWorkerCommand(),
-		newSetupCommand(),
-		newBenchCommand(),
-		newDoctorCommand(),
-		newConfigCommand(),
-		newManCommand(),
-		newVersionCommand(),
-	)
+	groups := []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"client", "Client (fmp-edge makes and sends the upload):", []*cobra.Command{newPredictCommand(), newEvaluateCommand(), newVerifyCommand(),
+			newReceiptsCommand(), newDataCommand()}},
+		{"server", "Server:", []*cobra.Command{newFuseCommand(), newAnchorCommand(), newPoolCommand(), newServeCommand(), newWorkerCommand(), newMergeCommand(),
+			newWithdrawCommand(), newCalibrateCommand(), newKeysCommand(), newSignCommand(), newPackageCommand()}},
+		{"researcher", "Researcher:", []*cobra.Command{newRunCommand(), newScoreCommand(), newGridCommand(), newResultsCommand(),
+			newLabCommand()}},
+		{"models", "Models:", []*cobra.Command{newONNXCommand(), newTrainCommand(), newExtractorsCommand(), newFeaturesCommand()}},
+		{"setup", "This installation:", []*cobra.Command{newSetupCommand(), newDoctorCommand(), newConfigCommand(), newManCommand(),
+			newVersionCommand()}},
+	}
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	// The spellings of before 0.1.0 stay, and help does not list them.
+	for _, c := range []*cobra.Command{newBenchCommand(), newAuditCommand()} {
+		c.Hidden = true
+		root.AddCommand(c)
+	}
 	root.SetHelpCommand(newHelpCommand())
 	addCompletion(root)
 	root.SetUsageFunc(usage)
-	groupCommands(root)
+	root.SetHelpCommandGroupID("setup")
+	root.SetCompletionCommandGroupID("setup")
 	return root
 }
 
-// groupCommands orders the help of the program by the reader's aim.
-func groupCommands(root *cobra.Command) {
-	const main, models, setup = "main", "models", "setup"
-	root.AddGroup(&cobra.Group{ID: main, Title: "From images to the table:"},
-		&cobra.Group{ID: models, Title: "Models:"},
-		&cobra.Group{ID: setup, Title: "This installation:"})
-	group := map[string]string{"onnx": models, "train": models, "fuse": models, "anchor": models, "sign": models, "verify": models, "package": models,
-		"bench": setup, "config": setup, "doctor": setup, "man": setup, "setup": setup, "version": setup}
-	for _, c := range root.Commands() {
-		if c.GroupID = group[c.Name()]; c.GroupID == "" {
-			c.GroupID = main
-		}
+// newLabCommand groups benchmarks and audits, which no round needs.
+func newLabCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "lab",
+		Short:   "Benchmarks, and audits that attack a run",
+		Example: "  fmp lab bench --seconds 2\n  fmp lab audit --help",
+		Args:    unknownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetHelpCommandGroupID(setup)
-	root.SetCompletionCommandGroupID(setup)
+	cmd.AddCommand(newBenchCommand(), newAuditCommand())
+	return cmd
 }
 
 // newONNXCommand groups the commands on any ONNX file.
 func newONNXCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "onnx",
-		Short: "Run, inspect, test and train ONNX models, whoever made them",
+		Short: "Run, inspect, test and train any ONNX model",
 		Example: `  fmp onnx inspect assets/models/digits/extractor.onnx
   fmp onnx bench assets/models/digits/extractor.onnx --batch 64`,
 		Args: unknownCommand,
