@@ -34,6 +34,8 @@ type Spending struct {
 	Images  []string `json:"images"`
 	// Files are the files written, with the sha256 of each.
 	Files []Written `json:"files"`
+	// Chain is the keyed digest of the line and of all before it (chain.go); empty in a page's ledger, and before there was a key.
+	Chain string `json:"chain,omitempty"`
 }
 
 // Written is a file of a release.
@@ -144,7 +146,7 @@ func (e *SpentError) Error() string {
 // Find returns the last release that answered the same question about the same images, nil where there is none.
 func (l Ledger) Find(s Spending) (*Spending, error) {
 	var found *Spending
-	err := l.read(func(lines []byte) (_ []byte, err error) {
+	err := l.read(func(lines []byte, _ *chain) (_ []byte, err error) {
 		found, err = Find(lines, s)
 		return nil, err
 	})
@@ -166,10 +168,17 @@ func Find(lines []byte, s Spending) (found *Spending, err error) {
 // [SpentError], and nothing is written (0: no limit). Unless again is set, so is a release that was made before: another process may have
 // made it meanwhile.
 func (l Ledger) Spend(s Spending, limit float64, again bool) (total float64, earlier int, err error) {
-	err = l.read(func(lines []byte) (line []byte, err error) {
-		line, total, earlier, err = Spend(lines, s, limit, again)
-		return line, err
+	err = l.read(func(lines []byte, c *chain) (line []byte, err error) {
+		if _, total, earlier, err = Spend(lines, s, limit, again); err != nil {
+			return nil, err
+		}
+		s.Chain = c.of(lines, s)
+		line, err = json.Marshal(s)
+		return append(line, '\n'), err
 	})
+	if err == nil { // the line is in: the seal counts it
+		err = l.read(func([]byte, *chain) ([]byte, error) { return nil, nil })
+	}
 	return total, earlier, err
 }
 
@@ -190,9 +199,16 @@ func Spend(lines []byte, s Spending, limit float64, again bool) (line []byte, to
 	return append(line, '\n'), total, earlier, err
 }
 
-// read passes the lines of the file to next, which returns the bytes to append.
-func (l Ledger) read(next func(lines []byte) ([]byte, error)) error {
-	if err := atomicfile.Extend(l.Path, maxLedger, next); err != nil {
+// read passes the lines of the file to next, with the chain that they follow, and appends its result. The seal then holds the end of these lines.
+func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
+	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) ([]byte, error) {
+		c, err := openChain(l.Path+sealSuffix, lines)
+		if err != nil {
+			return nil, err
+		}
+		return next(lines, c)
+	})
+	if err != nil {
 		return fmt.Errorf("privacy: ledger %w", err)
 	}
 	return nil

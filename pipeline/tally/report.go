@@ -17,8 +17,10 @@ const (
 	Format = 1
 	// MaxBytes is the maximum size of a report.
 	MaxBytes = 4 << 20
-	// maxClasses and maxCount bound the claims of a report.
+	// maxClasses and maxCount bound the claims of a report, and MaxSize its [Report.Size] and that of a pool of reports, so that 32 bits hold
+	// every sum.
 	maxClasses, maxCount = 100_000, 1_000_000_000
+	MaxSize              = 2 * maxCount
 )
 
 // Report is the counts of one site, signed by it.
@@ -113,6 +115,9 @@ func (r *Report) check() error {
 	if err := r.checkBound(); err != nil {
 		return err
 	}
+	if n := r.Size(); n > MaxSize {
+		return fmt.Errorf("counts of %d in all; want up to %d", n, MaxSize)
+	}
 	n, right, err := r.checkGroups()
 	if err != nil {
 		return err
@@ -171,9 +176,6 @@ func (r *Report) checkGroups() (n, right int, err error) {
 		}
 		n, right = n+of.n, right+of.right
 	}
-	if n > maxCount {
-		return 0, 0, fmt.Errorf("%d images; want up to %d", n, maxCount)
-	}
 	return n, right, nil
 }
 
@@ -205,6 +207,26 @@ func (r *Report) checkBins(n, right int) error {
 		return fmt.Errorf("the bins end at %d and lack %d images, %d of them right; want those of the groups, to %d", to, n, right, Bins)
 	}
 	return nil
+}
+
+// Size bounds the sums of a report's counts: the sum of their absolute values, the largest of each group and bin.
+func (r *Report) Size() (n int64) {
+	add := func(counts ...*int) {
+		most := int64(0)
+		for _, c := range counts {
+			if c != nil {
+				most = max(most, int64(*c), -int64(*c))
+			}
+		}
+		n += most
+	}
+	for i := range r.Groups {
+		add(&r.Groups[i].N, r.Groups[i].Right, r.Groups[i].Held)
+	}
+	for i := range r.Bins {
+		add(&r.Bins[i].N, &r.Bins[i].Right)
+	}
+	return n
 }
 
 // Total returns the number of images of a report, and the numbers of these that are right and held, 0 where they are hidden.

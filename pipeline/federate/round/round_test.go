@@ -105,3 +105,17 @@ func TestGroups(t *testing.T) {
 		}
 	}
 }
+
+// TestAnchorSetting: a private round takes no anchor's file, and either word in its place.
+func TestAnchorSetting(t *testing.T) {
+	const file = "client_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-31T18:00:00Z\n"
+	const private = "privacy: {epsilon: 1}\n"
+	for anchor, fits := range map[string]bool{NoOpen: true, DefaultAnchor: true, "known.upload": false} {
+		if _, err := Parse([]byte(file + "anchor: " + anchor + "\n")); err != nil {
+			t.Errorf("anchor: %s: %v", anchor, err)
+		}
+		if _, err := Parse([]byte(file + private + "anchor: " + anchor + "\n")); (err == nil) != fits {
+			t.Errorf("anchor: %s of a private round: %v", anchor, err)
+		}
+	}
+}

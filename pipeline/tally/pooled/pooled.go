@@ -172,8 +172,12 @@ func Pool(reports []*tally.Report) (*Result, error) {
 	first := reports[0]
 	out := &Result{Classifier: first.Classifier, Level: first.Level}
 	var right, held []share
+	var size int64
 	for i, r := range reports {
+		size += r.Size()
 		switch {
+		case size > tally.MaxSize:
+			return nil, fmt.Errorf("pooling evaluations: counts of more than %d in all: one of the sites claims images that it has not", tally.MaxSize)
 		case i > 0 && r.Site == reports[i-1].Site:
 			return nil, fmt.Errorf("pooling evaluations: two reports of %q; give one", r.Site)
 		case r.Classifier != first.Classifier || r.Classes != first.Classes || r.Level != first.Level:

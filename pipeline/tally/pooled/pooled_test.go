@@ -132,3 +132,19 @@ func TestPool(t *testing.T) {
 		}
 	}
 }
+
+// TestPoolSize: sites that together claim more images than 32 bits count are refused, also where what they claim cancels.
+func TestPoolSize(t *testing.T) {
+	var reports []*tally.Report
+	for i, n := range []int{900_000_000, -900_000_000, 900_000_000} {
+		right := n
+		reports = append(reports, &tally.Report{Format: tally.Format, Site: strings.Repeat("x", i+1), Classes: 2,
+			Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}})
+	}
+	if _, err := Pool(reports[:2]); err != nil {
+		t.Error(err)
+	}
+	if _, err := Pool(reports); err == nil || !strings.Contains(err.Error(), "that it has not") {
+		t.Errorf("2.7 billion images: %v", err)
+	}
+}

@@ -1,0 +1,112 @@
+package privacy
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+)
+
+// sealSuffix ends the name of the file beside a ledger with its chain's key and end.
+const sealSuffix = ".seal"
+
+// maxSeal bounds that file.
+const maxSeal = 4 << 10
+
+// chain makes edits of a ledger visible: each line carries HMAC-SHA256, under a key beside the ledger, of all bytes before it and of the
+// line itself. Lines from before there was a key have none, and must come first; the first line of the chain covers them.
+type chain struct {
+	Key []byte `json:"key"`
+	// Lines is the number of lines of the chain that the ledger had when it was last read, and Last the digest of the last of these.
+	Lines int    `json:"lines"`
+	Last  string `json:"last,omitempty"`
+}
+
+// openChain reads the seal of a ledger, made where neither it nor a chain is there, and holds the ledger's lines against it.
+func openChain(path string, lines []byte) (*chain, error) {
+	c := &chain{}
+	data, err := regularfile.ReadFile(path, maxSeal)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.Key = make([]byte, sha256.Size)
+		rand.Read(c.Key) // never fails
+	case err != nil:
+		return nil, fmt.Errorf("its seal: %w", err)
+	default:
+		if err := json.Unmarshal(data, c); err != nil || len(c.Key) != sha256.Size || c.Lines < 0 {
+			return nil, fmt.Errorf("its seal %s is damaged (%v): bring it back, or move both files away and give the budget that was spent up "+
+				"for lost", path, err)
+		}
+	}
+	missing := err != nil
+	n, last, err := c.follow(path, lines)
+	if err != nil {
+		return nil, err
+	}
+	if missing || n > c.Lines {
+		c.Lines, c.Last = n, last
+		if data, err = json.Marshal(c); err == nil {
+			err = atomicfile.WritePrivate(path, append(data, '\n'))
+		}
+	}
+	return c, err
+}
+
+// follow returns the number of lines of the chain in a ledger, and the digest of the last. A line that does not follow is an error, as are
+// fewer lines than the seal counts.
+func (c *chain) follow(path string, lines []byte) (n int, last string, err error) {
+	sum := sha256.New()
+	for i, line := range bytes.SplitAfter(lines, []byte("\n")) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			sum.Write(line)
+			continue
+		}
+		var s Spending
+		if err := json.Unmarshal(line, &s); err != nil {
+			return c.Lines, c.Last, nil // parseLedger says so
+		}
+		if s.Chain == "" && n == 0 {
+			sum.Write(line)
+			continue
+		}
+		if !hmac.Equal([]byte(c.digest(sum.Sum(nil), s)), []byte(s.Chain)) {
+			return 0, "", fmt.Errorf("line %d does not follow from those before it: it, or one of these, was changed, or %s is of another "+
+				"ledger; bring the files back", i+1, path)
+		}
+		sum.Write(line)
+		if n, last = n+1, s.Chain; n == c.Lines && last != c.Last {
+			return 0, "", fmt.Errorf("line %d is not the one that %s has seen: bring the files back", i+1, path)
+		}
+	}
+	if n < c.Lines {
+		return 0, "", fmt.Errorf("%d of its lines are gone, by %s: bring them back; what was spent cannot be told", c.Lines-n, path)
+	}
+	return n, last, nil
+}
+
+// of returns the digest of a line behind others.
+func (c *chain) of(lines []byte, s Spending) string {
+	sum := sha256.Sum256(lines)
+	return c.digest(sum[:], s)
+}
+
+// digest returns the keyed digest of a line, by the sha256 of all bytes before it.
+func (c *chain) digest(before []byte, s Spending) string {
+	s.Chain = ""
+	line, err := json.Marshal(s)
+	if err != nil {
+		return "" // a number that JSON has not; no line has it
+	}
+	h := hmac.New(sha256.New, c.Key)
+	h.Write(before)
+	h.Write(line)
+	return hex.EncodeToString(h.Sum(nil))
+}
