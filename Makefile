@@ -170,7 +170,7 @@ docs: build ## pages of every command and setting in docs, and the tables of mod
 	rm -f docs/commands/*.md
 	$(CLEAN) $(BIN)/fmp man --format markdown docs/commands
 	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
-	$(GO) test ./docs -run "TestPageListsTheModels|TestResultsPage|TestScopes|TestMeasured|TestSummary|TestPrivacyPage|TestDrawings|TestCoverage|TestColluders|TestFalsePoints|TestMerging" -update
+	$(GO) test ./docs -run "TestPageListsTheModels|TestResultsPage|TestScopes|TestMeasured|TestSummary|TestPrivacyPage|TestDrawings|TestCoverage|TestColluders|TestFalsePoints|TestMerging|TestLetterPage|TestLeaderboard" -update && $(GO) test ./docs -run "TestResultsForPeople" -update
 	$(GO) run ./docs/notices THIRD_PARTY.md
 
 figures: setup build ## the pictures in README.md and docs (needs Chromium; docs/screenshots.sh)

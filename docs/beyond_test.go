@@ -252,9 +252,9 @@ func TestBeyondThePointEstimate(t *testing.T) {
 			runs[scope+", "+name] = readKept(t, scope, name)
 		}
 	}
-	write(t, "results/README.md", "beyond", beyondText(t, runs))
-	write(t, "results/README.md", "edges", edgesText(runs))
-	write(t, "results/README.md", "posterior", posteriorText(t))
-	write(t, "results/README.md", "learned", learnedText(t))
-	write(t, "results/README.md", "fair", fairText(t))
+	write(t, "results/all.md", "beyond", beyondText(t, runs))
+	write(t, "results/all.md", "edges", edgesText(runs))
+	write(t, "results/all.md", "posterior", posteriorText(t))
+	write(t, "results/all.md", "learned", learnedText(t))
+	write(t, "results/all.md", "fair", fairText(t))
 }

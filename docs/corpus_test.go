@@ -59,5 +59,5 @@ func TestCorpus(t *testing.T) {
 				stat.Mean(z, nil), verdict(mean <= maxLost, "%+.4f", mean), verdict(most <= maxLost, "%+.4f", most))
 		}
 	}
-	write(t, "results/README.md", "corpus", b.String())
+	write(t, "results/all.md", "corpus", b.String())
 }

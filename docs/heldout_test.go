@@ -327,5 +327,5 @@ func TestHeldOutFamilies(t *testing.T) {
 	write(t, "intervals.md", "ends", endsText(t))
 	write(t, "intervals.md", "misses", missesText(t))
 	write(t, "intervals.md", "closed", closedCoverageText(t))
-	write(t, "results/README.md", "families", heldOutText(t))
+	write(t, "results/all.md", "families", heldOutText(t))
 }

@@ -45,7 +45,7 @@ func TestPretrained(t *testing.T) {
 			}
 		}
 	}
-	write(t, "results/README.md", "pretrained", b.String())
+	write(t, "results/all.md", "pretrained", b.String())
 }
 
 // processorSeconds are those of each method in the kept run of one thread and one repeat that a run has, with homogeneous clients.
@@ -125,5 +125,5 @@ func TestPretrainedAims(t *testing.T) {
 		}
 	}
 	fmt.Fprintf(&b, "\nOf %d figures that have an aim, %d meet it.\n", met+missed, met)
-	write(t, "results/README.md", "pretrained-aims", b.String())
+	write(t, "results/all.md", "pretrained-aims", b.String())
 }

@@ -152,14 +152,14 @@ func TestResultsPage(t *testing.T) {
 			}
 		}
 	}
-	write(t, "results/README.md", "table1", table1Text(t, closed))
-	write(t, "results/README.md", "differences", differencesText(t, closed))
-	write(t, "results/README.md", "figure2", figure2Text(t, figure2))
-	write(t, "results/README.md", "aims", aimsText(t, "FMP", closed, figure2))
-	write(t, "results/README.md", "aims-isab", aimsText(t, "FMP-ISAB", closed, figure2))
-	write(t, "results/README.md", "ablation", ablationText(t))
-	write(t, "results/README.md", "conjugate", conjugateText(t))
-	write(t, "results/README.md", "results-table", frontText(t, closed))
+	write(t, "results/all.md", "table1", table1Text(t, closed))
+	write(t, "results/all.md", "differences", differencesText(t, closed))
+	write(t, "results/all.md", "figure2", figure2Text(t, figure2))
+	write(t, "results/all.md", "aims", aimsText(t, "FMP", closed, figure2))
+	write(t, "results/all.md", "aims-isab", aimsText(t, "FMP-ISAB", closed, figure2))
+	write(t, "results/all.md", "ablation", ablationText(t))
+	write(t, "results/all.md", "conjugate", conjugateText(t))
+	write(t, "results/all.md", "results-table", frontText(t, closed))
 }
 
 // sameFigures fails where two runs of the same seed score a method otherwise on the tasks that both have: what else is in a run does

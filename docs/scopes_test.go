@@ -289,11 +289,11 @@ func TestScopes(t *testing.T) {
 			runs = append(runs, k)
 			tables.WriteString(scopeText(t, n, k))
 		}
-		write(t, "results/README.md", scope+"-best", bestText(t, names, runs))
+		write(t, "results/all.md", scope+"-best", bestText(t, names, runs))
 		if scope == "closed" {
-			write(t, "results/README.md", "closed-aims", closedAimsText(t, names, runs))
-			write(t, "results/README.md", "shifts", shiftsText(t, readKept(t, "shifts", "cifar10")))
+			write(t, "results/all.md", "closed-aims", closedAimsText(t, names, runs))
+			write(t, "results/all.md", "shifts", shiftsText(t, readKept(t, "shifts", "cifar10")))
 		}
-		write(t, "results/README.md", scope, tables.String())
+		write(t, "results/all.md", scope, tables.String())
 	}
 }

@@ -80,9 +80,9 @@ func summaryText(t *testing.T, page string) string {
 
 // TestSummary: the counts of aims met and missed are those of the tables of the page.
 func TestSummary(t *testing.T) {
-	page, err := os.ReadFile("results/README.md")
+	page, err := os.ReadFile("results/all.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, "results/README.md", "summary", summaryText(t, string(page)))
+	write(t, "results/all.md", "summary", summaryText(t, string(page)))
 }

@@ -11,6 +11,7 @@ fixed() {
 		--set tasks.labels=fixed -o "letter/$1.onnx"
 }
 fixed fixed-25 25
+fixed fixed-35 35
 fixed fixed-50 50
 fixed fixed-100 100
 fixed fixed 300
@@ -18,11 +19,11 @@ for grid in search fixed partly covariance; do
 	bin/fmp grid "$kept/$grid.yaml" --out "letter/$grid"
 	bin/fmp results export "letter/$grid"/* -o "$kept/$grid.csv"
 done
-# embedding NAME FLAGS: 400 steps towards the heads that the data themselves give.
+# embedding NAME FLAGS: 200 steps towards the heads that the data themselves give.
 embedding() {
 	name=$1
 	shift
-	test -f "letter/$name.onnx" || bin/fmp train embedding --dataset cifar10 --l2 5 --steps 400 --validate-every 100 "$@" -o "letter/$name.onnx"
+	test -f "letter/$name.onnx" || bin/fmp train embedding --dataset cifar10 --l2 5 --steps 200 --validate-every 50 "$@" -o "letter/$name.onnx"
 	cp "letter/$name.onnx.jsonl" "$kept/$name.jsonl"
 }
 for s in 10 20 40 80; do

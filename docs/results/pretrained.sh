@@ -1,5 +1,5 @@
 #!/bin/sh
-# The runs of uploads of moments behind a pretrained network, without a corpus: docs/results/pretrained.sh RUN makes one of them again, in
+# The runs of uploads of moments behind a pretrained network, without a corpus: docs/results/pretrained.sh RUN makes one of them again (flags go on behind RUN), in
 # docs/results/pretrained/RUN: cifar10-10, cifar10-20, cifar10-200, cifar10-1000, cifar10-2900, cifar10-200-clients-50, cifar10-20-alphas, cifar100-20,
 # cifar100-20-alphas, cifar10-1000-regression, which has fewer repeats since a softmax regression on 10,000 rows takes minutes, cifar10-20-unknown, which
 # does not know kappa, cifar100-190-published, the setting of FedPFT in Flower's baselines (50 clients, alpha = 0.1, all images at hand; without ANN,
@@ -10,6 +10,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 name=${1:?name a run}
+shift
 case $name in
 cifar10-*) data=cifar10 points=${name#cifar10-} ;;
 cifar100-*) data=cifar100 points=${name#cifar100-} ;;
@@ -35,4 +36,4 @@ fi
 exec "${FMP:-bin/fmp}" run --dataset $data --extractor "${EXTRACTOR:?the ONNX file of EfficientNet-Lite0}" --set extractor.mean=0.49804 --set extractor.std=0.50196 \
   --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --points "$points" \
   --partition $partition --clients "$clients" --methods $methods $kappa --set protocol=calibrated --set scores.hindsight=$hindsight --set scores.coverage=false --seeds "$seeds" \
-  --set engine.threads="${THREADS:-2}" --set extractor.batch=32 --out "$out"
+  --set engine.threads="${THREADS:-2}" --set extractor.batch=32 --out "$out" "$@"

@@ -7,9 +7,12 @@ from sklearn.linear_model import LogisticRegression
 
 splits, out = sys.argv[1:]
 test = np.load(f"{splits}/test.npz")["features"]
+manifest = json.load(open(f"{splits}/manifest.json"))
 predictions = {}
-for task in json.load(open(f"{splits}/manifest.json"))["tasks"]:
+for task in manifest["tasks"]:
     rows = np.load(f"{splits}/{task['file']}")
     fit = LogisticRegression(C=0.1, max_iter=1000).fit(rows["features"], rows["labels"])
-    predictions[task["name"]] = fit.predict_proba(test)
+    p = np.zeros((len(test), len(manifest["classes"])))  # a class that no client holds has probability 0
+    p[:, fit.classes_] = fit.predict_proba(test)
+    predictions[task["name"]] = p
 np.savez(out, **predictions)

@@ -1,0 +1,38 @@
+package docs
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/lab/report"
+)
+
+// leaderboardRuns are the kept runs of the leaderboard, with what is said of each.
+var leaderboardRuns = [][2]string{
+	{"cifar10-20", "CIFAR-10, ten clients of 20 images"},
+	{"cifar100-20", "20 classes of CIFAR-100, ten clients of 20 images"},
+	{"cifar10-2900", "CIFAR-10, ten clients that hold all images at hand"},
+	{"cifar100-190-published", "20 classes of CIFAR-100, 50 clients that hold all images at hand: the clients and α of FedPFT in " +
+		"Flower's baselines"},
+}
+
+// TestLeaderboard: the rows are those of the kept runs, methods from outside among them. With -update they are written (make docs).
+func TestLeaderboard(t *testing.T) {
+	var b strings.Builder
+	for _, of := range leaderboardRuns {
+		k := readKept(t, "pretrained", of[0])
+		few, err := report.Choose(k.tables, []string{"ACC", "ECE", "NLL", "joint NLL", "upload"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tables bytes.Buffer
+		if err := report.Markdown(&tables, few); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "### %s\n\nRun `docs/results/pretrained.sh %s`.\n\n%s\n", of[1], of[0],
+			strings.ReplaceAll(tables.String(), "### ", "#### "))
+	}
+	write(t, "results/leaderboard.md", "leaderboard", b.String())
+}
