@@ -62,7 +62,7 @@ release: edge-all ## dist: archives of six platforms, .deb, a container image, b
 	  os=$${p%%-*}; rest=$${p#*-}; arch=$${rest%%-*}; exe=; [ $$os = windows ] && exe=.exe; \
 	  $(ZIG) version >/dev/null 2>&1 || { echo "no $(ZIG) for fmp on $$os/$$arch: its archive holds fmp-edge alone"; continue; }; \
 	  echo "building fmp for $$os/$$arch"; CC="$(ZIG) cc -target $${rest#*-}" CGO_ENABLED=1 GOOS=$$os GOARCH=$$arch \
-	    $(GO) build $(VCS) -trimpath -ldflags="-s -w -buildid=" $(SMALL) -o $(BIN)/release/fmp-$$os-$$arch$$exe ./cmd/fmp; done
+	    $(GO) build $(VCS) -trimpath -ldflags="-s -w -buildid=" $(TAGS) -o $(BIN)/release/fmp-$$os-$$arch$$exe ./cmd/fmp; done
 	$(GO) run ./docs/notices -sbom $(BIN)/release/fmp-*
 	rm -rf $(DIST); $(GO) run ./docs/release -bin $(BIN)/release -out $(DIST)
 	@[ -z "$(KEY)" ] && echo "not signed: give KEY=FILE, of fmp sign --new-key FILE" || $(BIN)/fmp sign $(DIST) --key $(KEY) --output $(DIST).sig

@@ -23,8 +23,6 @@ var known = []struct{ pattern, why string }{
 	{"test_resize_downsample_scales_cubic_align_corners", "the ONNX Runtime aligns corners to the rounded size; its own tests leave this out"},
 	{"test_resize_downsample_scales_linear_align_corners",
 		"the ONNX Runtime aligns corners to the rounded size; its own tests leave this out"},
-	{"test_mod_float*_fmod_0*", "the ONNX Runtime takes fmod=0 for integers alone; operator set 28 takes it for floats"},
-	{"test_mod_fmod_0_signed_zero_*", "the ONNX Runtime takes fmod=0 for integers alone; operator set 28 takes it for floats"},
 	{"test_convinteger_with_padding", "the ONNX Runtime takes one zero point for all of the weight"},
 	{"test_reduce_max_empty_set_bool", "the ONNX Runtime has no maximum of no booleans"},
 	{"test_gridsample_volumetric_*", "the pure engine samples images alone, without a third axis"},

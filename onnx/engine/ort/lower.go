@@ -117,7 +117,7 @@ func spellOut(m *onnx.Model) error {
 const systemLocale = "C.UTF-8"
 
 // restate puts nodes in the place of others that say the same in a way which the runtime computes: lengths of at least 1 for sequences that
-// are reversed, blocks of channels in the order that older operator sets have, and a locale that is there.
+// are reversed, blocks of channels in the order that older operator sets have, remainders of floats, and a locale that is there.
 func restate(m *onnx.Model) {
 	taken := map[string]bool{}
 	m.Graph.AddNames(taken)
@@ -140,10 +140,38 @@ func restate(m *onnx.Model) {
 		case n.Op == "SpaceToDepth" && newer && len(n.Outputs) == 1:
 			nodes = append(nodes, blocks(m, n, taken)...)
 			continue
+		case n.Op == "Mod" && newer:
+			nodes = append(nodes, remainder(m, n, taken)...)
+			continue
 		}
 		nodes = append(nodes, n)
 	}
 	m.Graph.Nodes = nodes
+}
+
+// remainder is Mod with fmod=0, which the runtime has for integers alone: that of floats has the sign of the dividend there, and here
+// that of the divisor, as a zero has.
+func remainder(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node {
+	types, err := shape.Types(m)
+	if t := types[n.Input(0)].DType; err != nil || !t.IsFloat() || op.Attrs(n, onnx.ClampInt(m.Opset())).Int("fmod") != 0 {
+		return []*onnx.Node{n}
+	}
+	var nodes []*onnx.Node
+	emit := func(op, out string, attrs []onnx.Attr, in ...string) string {
+		nodes = append(nodes, &onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
+		return out
+	}
+	name := func(base string) string { return pass.Unique(taken, base) }
+	y, out := n.Input(1), n.Outputs[0]
+	rest := emit("Mod", name("rest"), []onnx.Attr{onnx.IntAttr("fmod", 1)}, n.Input(0), y)
+	nothing := emit("Constant", name("nothing"), []onnx.Attr{onnx.TensorAttr("value", onnx.Vector[float32](0))})
+	zero := emit("CastLike", name("zero"), nil, nothing, y)
+	below := emit("Xor", name("below"), nil, emit("Less", name("less"), nil, rest, zero), emit("Less", name("less"), nil, y, zero))
+	some := emit("Not", name("some"), nil, emit("Equal", name("none"), nil, rest, zero))
+	wrong := emit("And", name("wrong"), nil, some, below)
+	whole := emit("Where", name("whole"), nil, wrong, emit("Add", name("sum"), nil, rest, y), rest)
+	emit("Mul", out, nil, emit("Abs", name("size"), nil, whole), emit("Sign", name("sign"), nil, y)) // a zero's sign too
+	return nodes
 }
 
 // blocks is SpaceToDepth without its mode: the channels of each block come first in the older operator, and CRD, which has them last, takes

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -26,6 +27,9 @@ func TestNewerSet(t *testing.T) {
 			[]*onnx.Tensor{x}, []float32{0, 1, 2, 3, 4, 5, 6, 7}},
 		{"a length of 0", onnx.Node{Op: "ReverseSequence", Attrs: []onnx.Attr{onnx.IntAttr("time_axis", 1), onnx.IntAttr("batch_axis", 0)}},
 			[]*onnx.Tensor{rows, onnx.Vector[int64](0, 3)}, []float32{0, 1, 2, 5, 4, 3}},
+		{"remainders of floats", onnx.Node{Op: "Mod"},
+			[]*onnx.Tensor{onnx.NewTensor([]float32{-4.5, 4.5, -4, 5, -1, 7}, 2, 3), onnx.Vector[float32](2, -2, float32(math.Inf(1)))},
+			[]float32{1.5, -1.5, float32(math.Inf(1)), 1, -1, 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := &onnx.Model{IR: 13, Opsets: map[string]int64{"": 28}, Graph: &onnx.Graph{Name: "newer"}}

@@ -115,6 +115,9 @@ func load(path string) error {
 	if err := ortgo.DisableTelemetry(); err != nil {
 		return fmt.Errorf("switching the ONNX Runtime's telemetry off: %w", err)
 	}
+	if err := numberTypes(); err != nil {
+		return err
+	}
 	envLibrary = real
 	return nil
 }

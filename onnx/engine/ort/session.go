@@ -45,6 +45,9 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 		}
 		m = &inlined
 	}
+	if newer, err := pass.FromSix(m); err == nil { // others the runtime refuses
+		m = newer
+	}
 	// The runtime works out all constants when it loads a model. Where that is more than the model may ask for, it is
 	// left to the run, which can be stopped.
 	heavy, err := shape.TooHeavy(m)
@@ -125,7 +128,7 @@ func describe(m *onnx.Model) (*onnx.Model, error) {
 			if o.Name != v.Name || o.OrtValueType != ortgo.ONNXTypeTensor {
 				continue
 			}
-			v.DType = onnx.DType(o.DataType)
+			v.DType = fromRuntime(o.DataType)
 			if v.Shape == nil && len(o.Dimensions) > 0 { // none: a scalar, or a rank that is not known
 				for _, d := range o.Dimensions {
 					if d < 0 {

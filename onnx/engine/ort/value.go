@@ -232,7 +232,7 @@ func wrapNarrow(t *onnx.Tensor, pin *runtime.Pinner) (ortgo.Value, error) {
 		raw = make([]byte, 1)
 	}
 	pin.Pin(&raw[0])
-	return ortgo.NewCustomDataTensor(ortShape(t.Shape), raw, ortgo.TensorElementDataType(t.DType)) // the standard's numbers
+	return ortgo.NewCustomDataTensor(ortShape(t.Shape), raw, toRuntime(t.DType))
 }
 
 func ortShape(shape []int) ortgo.Shape {

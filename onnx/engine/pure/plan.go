@@ -46,6 +46,9 @@ func compile(m *onnx.Model, reproducible bool) (*plan, error) {
 		}
 		m = &inlined
 	}
+	if newer, err := pass.FromSix(m); err == nil { // of others the node is named below
+		m = newer
+	}
 	if v := m.Opset(); v >= onnx.MinOpset && v < 9 && spelt(m.Graph) {
 		m = onnx.Clone(m)
 		if err := pass.Upgrade(m, 9); err != nil {
