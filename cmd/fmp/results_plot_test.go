@@ -16,7 +16,7 @@ func TestRunsBesideEachOther(t *testing.T) {
 		runs = append(runs, filepath.Join("..", "..", "docs", "results", "ablation", name))
 	}
 	at := func(args ...string) []string { return append(args, runs...) }
-	code, out, errs := runFMP(t, at("results", "compare", "--partition", "homogeneous")...)
+	code, out, errs := runFMP(t, at("results", "compare")...)
 	if code != exitOK || !strings.Contains(out, "FMP-ISAB - fresh = 25 ") || !strings.Contains(out, "99.17% for 6 differences") {
 		t.Errorf("compare: exit code %d: %s%s", code, out, errs)
 	}
