@@ -61,6 +61,10 @@ var methods = map[string]method{
 	"receipt":    (*session).receipt,
 	"classifier": (*session).openClassifier,
 	"predict":    (*session).predict,
+	"evaluate":   (*session).evaluate,
+	"ask":        (*session).ask,
+	"withdraw":   (*session).withdraw,
+	"withdrawn":  (*session).withdrawn,
 }
 
 func (s *session) call(name string, q *request) (any, []byte, error) {

@@ -355,6 +355,26 @@ func TestReceipt(t *testing.T) {
 	ask(t, s, "receipt", digest, reply(r, k), "not signed by the server's key")
 	r.Upload = d.Graph
 	ask(t, s, "receipt", digest, reply(r, server), "sent was")
+	// The key's own receipt is asked for, and an upload withdrawn, by the key; the withdrawal's receipt is the server's alone.
+	for method, purpose := range map[string]identity.Purpose{"ask": identity.Ask, "withdraw": identity.Withdraw} {
+		signed, _ := ask(t, s, method, nil, &request{}, "")
+		statement.Purpose, statement.Content = purpose, map[string]string{"withdraw": wire.Any}[method]
+		if !identity.Verify(k.Public(), statement, wire.Signature(signed["headers"].(map[string]any)["Authorization"].(string))) {
+			t.Errorf("%s: the request is %v", method, signed)
+		}
+		ask(t, &session{}, method, nil, &request{}, "a key and a round")
+	}
+	w := wire.Withdrawal{Round: 7, Client: "shop 1", Graph: d.Graph, Upload: r.Upload, Time: time.Now(), By: "client",
+		Held: []wire.VersionRef{}}
+	for by, refused := range map[*identity.Key]string{server: "", k: "not signed by the server's key"} {
+		w.Sign(by)
+		text, err := json.Marshal(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(t, s, "withdrawn", nil, &request{data: text}, refused)
+	}
+	ask(t, s, "evaluate", map[string]any{"paths": paths}, &request{read: read}, "a classifier")
 	// More images than the round allows.
 	few := d
 	few.MaxPoints = 5

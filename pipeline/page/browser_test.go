@@ -354,6 +354,7 @@ func TestFromPhotographsToPrediction(t *testing.T) {
 	t.Run("private", func(t *testing.T) { b.T, p.t = t, t; private(b, p) })
 	t.Run("offline", func(t *testing.T) { b.T, p.t = t, t; offline(b, p) })
 	t.Run("folder", func(t *testing.T) { b.T, p.t = t, t; folder(b, p) })
+	t.Run("languages", func(t *testing.T) { b.T, p.t = t, t; speaking(b, p) })
 	t.Run("listen", func(t *testing.T) { b.T, p.t = t, t; listening(b, p) })
 }
 
@@ -406,7 +407,7 @@ func online(b *browser.Browser, p *place) {
 		b.T.Errorf("the page keeps the receipt %+v (%v); want that of %s", r, err, digest)
 	}
 	look(b, "join-4-receipt")
-	quiet(b, "403")
+	quiet(b, "403", "404")
 	// After a reload the page knows its key, its upload and its receipt.
 	b.Open(address+"/join/", 1280, false)
 	b.Until("document.querySelector('.receipt')")
@@ -415,8 +416,91 @@ func online(b *browser.Browser, p *place) {
 	p.classifier(address)
 	b.Open(address+"/join/predict.html", 1280, false)
 	p.predicted(b, "classifier.onnx")
+	scored(b, p)
 	look(b, "predict")
 	quiet(b)
+	// The upload is withdrawn where its owner says so twice; the page shows the server's receipt, and after a reload that it is so.
+	b.Open(address+"/join/", 1280, false)
+	click(b, "#withdraw")
+	click(b, "#withdraw-sure")
+	b.Until("document.querySelector('#withdrawn') || document.querySelector('#send .bad')")
+	var said string
+	b.Eval("document.querySelector('#send').textContent", &said)
+	if !strings.Contains(said, "withdrawn: the upload of \"page\" from round 7") || !strings.Contains(said, "remains:") {
+		b.T.Errorf("a withdrawal: %s", said)
+	}
+	look(b, "join-5-withdrawn")
+	b.Open(address+"/join/", 1280, false)
+	b.Until("document.querySelector('#send .note')?.textContent.includes('You have withdrawn')")
+	quiet(b, "410")
+}
+
+// scored lets the page score the classifier on photographs by class, and send the counts, which the server then has.
+func scored(b *browser.Browser, p *place) {
+	b.T.Helper()
+	b.Until("document.querySelector('#score-folder')")
+	b.Choose("#score-folder", p.path("photos", "edge"))
+	b.Until("document.querySelector('#score-send') || document.querySelector('#score .bad')")
+	click(b, "#score-send")
+	b.Until("document.querySelector('#score').textContent.includes('The server has your counts') || document.querySelector('#score .bad')")
+	var said string
+	b.Eval("document.querySelector('#score').textContent", &said)
+	if !strings.Contains(said, "The server has your counts") || !strings.Contains(said, "signed by “page”") {
+		b.T.Errorf("an evaluation: %s", said)
+	}
+}
+
+// speaking: in each language the pages say all in it, fit at the widths of a telephone and of a desk, and axe finds nothing.
+func speaking(b *browser.Browser, p *place) {
+	server := httptest.NewServer(http.FileServer(http.Dir(p.path("page"))))
+	defer server.Close()
+	fits := func(l, stage string) {
+		var found struct{ Lang, Title, Heading, Text string }
+		b.Eval(`({lang: document.documentElement.lang, title: document.title, heading: document.querySelector('h1').textContent,
+			text: document.body.innerText})`, &found)
+		if found.Lang != l || found.Title != found.Heading || placeholder.MatchString(found.Text) {
+			b.T.Errorf("%s, %s: %+v", l, stage, found)
+		}
+		if english := "Drop folders of photographs here"; l != "en" && strings.Contains(found.Text, english) {
+			b.T.Errorf("%s, %s: %q", l, stage, english)
+		}
+		for _, width := range []int{390, 1440} {
+			b.Resize(width, false)
+			var faults []string
+			b.Eval(browser.LayoutFaults, &faults)
+			for _, f := range append(faults, b.Axe()...) {
+				b.T.Errorf("%s, %s, %d wide: %s", l, stage, width, f)
+			}
+			if *shotsFlag != "" {
+				b.Shoot(filepath.Join(*shotsFlag, fmt.Sprintf("%s-%s-%d", stage, l, width)))
+			}
+		}
+	}
+	for i, l := range languages {
+		b.Open(server.URL+"/index.html?lang="+l, 1440, false)
+		b.Until("document.querySelector('#graph-file')")
+		b.Choose("#graph-file", p.path("client.onnx"))
+		if i == 0 {
+			named(b, "page")
+		}
+		b.Until("document.querySelector('#folder') && document.querySelector('#line')")
+		b.Choose("#folder", p.path("photos", "page"))
+		b.Until("document.querySelector('#counted')")
+		computed(b)
+		b.Until("document.querySelector('#save')")
+		fits(l, "join")
+		quiet(b, "404")
+		b.Open(server.URL+"/predict.html?lang="+l, 1440, false)
+		b.Until("document.querySelector('#model-file')")
+		b.Choose("#model-file", p.path("classifier.onnx"))
+		b.Until("document.querySelector('#files')")
+		b.Choose("#files", p.path("photos", "edge", "0", "0.png"))
+		b.Until("document.querySelector('.answer .verdict, .answer .bad')")
+		b.Choose("#score-folder", p.path("photos", "edge"))
+		b.Until("document.querySelector('#score table') || document.querySelector('#score .bad')")
+		fits(l, "predict")
+		quiet(b, "404")
+	}
 }
 
 // private: a page takes part in a private round with noise of its own, up to a receipt that states the spent budget; a reload and the same
@@ -510,7 +594,7 @@ func private(b *browser.Browser, p *place) {
 	if second := sent(b); second == digest {
 		b.T.Error("the second round has the upload of the first")
 	}
-	quiet(b, "403")
+	quiet(b, "403", "404")
 }
 
 // sent sends the page's upload until it has a receipt, and returns the digest that is shown. A server reads its roster again in its own

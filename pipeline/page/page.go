@@ -31,7 +31,7 @@ const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-
 
 // types are the media types of the files, which the system's tables may lack.
 var types = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
-	".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".gz": "application/octet-stream"}
+	".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".json": "application/json", ".gz": "application/octet-stream"}
 
 // Handler serves the files under their names. folder, as make page writes it, may be empty: the pages are then without the program, and say
 // so.

@@ -1,5 +1,7 @@
 // What both pages share: elements, the program in its worker, what is kept in the browser, and the choosing of files.
 
+import { t } from './words.js';
+
 // el makes an element; properties that begin with on are listeners, others attributes; children are nodes or text.
 export function el(tag, props = {}, ...children) {
   const e = document.createElement(tag);
@@ -15,20 +17,19 @@ export function el(tag, props = {}, ...children) {
 export const byId = id => document.getElementById(id);
 export const fill = (e, ...children) => e.replaceChildren(...children.flat(Infinity).filter(Boolean));
 export const show = (id, ...children) => fill(byId(id), ...children);
-export const plural = (n, one, many = one + 's') => `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
 
 export function bytes(n) {
-  const units = ['bytes', 'kB', 'MB', 'GB'];
+  const units = [t('bytes'), 'kB', 'MB', 'GB'];
   let u = 0;
   while (n >= 1000 && u < units.length - 1) { n /= 1000; u++; }
   return `${u === 0 ? n : n.toPrecision(3)} ${units[u]}`;
 }
 
 export function duration(s) {
-  if (s < 1) return 'less than a second';
-  if (s < 90) return plural(Math.round(s), 'second');
-  if (s < 5400) return plural(Math.round(s / 60), 'minute');
-  return plural(Math.round(s / 3600), 'hour');
+  if (s < 1) return t('lessSecond');
+  if (s < 90) return t('seconds', { n: Math.round(s) });
+  if (s < 5400) return t('minutes', { n: Math.round(s / 60) });
+  return t('hours', { n: Math.round(s / 3600) });
 }
 
 // Program is the program in a worker, which is started again after it failed or was stopped.
@@ -39,7 +40,7 @@ export class Program {
   #start() {
     this.#worker = new Worker('worker.js');
     this.#worker.onmessage = ({ data: m }) => {
-      if (m.ended) { this.stop('the program ran out of memory or failed; its work is lost'); return; }
+      if (m.ended) { this.stop(t('programEnded')); return; }
       const c = this.#calls.get(m.id);
       if (!c) return;
       if (m.out === undefined) { c.progress?.(m.done, m.all); return; }
@@ -47,7 +48,7 @@ export class Program {
       if (m.out.error) c.reject(new Error(m.out.error));
       else c.resolve({ ...JSON.parse(m.out.json), data: m.out.data });
     };
-    this.#worker.onerror = e => { e.preventDefault(); this.stop(e.message || 'the worker cannot be started'); };
+    this.#worker.onerror = e => { e.preventDefault(); this.stop(e.message || t('noWorker')); };
   }
   // call runs a method of cmd/fmp-page.
   call(method, params, { data, files, progress } = {}) {
@@ -178,7 +179,7 @@ export function failed(e) { return el('p', { class: 'note bad', role: 'alert' },
 export async function foot(program) {
   try {
     const { build: v } = await program.call('version');
-    show('foot', `fmp ${v.version}${v.revision ? ' ' + v.revision.slice(0, 12) : ''}. This page came from ${location.host || 'this computer'}, and runs what it was given: read docs/browser.md on whom that trusts.`);
+    show('foot', `fmp ${v.version}${v.revision ? ' ' + v.revision.slice(0, 12) : ''}. ${t('cameFrom', { host: location.host || t('thisComputer') })}`);
   } catch (e) {
     show('foot', String(e.message));
     throw e;

@@ -1,6 +1,9 @@
 // A client in the browser: round, name, photographs, what leaves, and the sending of it.
-import { el, byId, show, plural, bytes, duration, Program, recall, keep, spend, save, fetched, problem, chooser, picture, failed, foot } from './common.js';
+import { el, byId, show, bytes, duration, Program, recall, keep, spend, save, fetched, problem, chooser, picture, failed, foot } from './common.js';
 import { fixed } from './fixed.js';
+import { t, language, translate } from './words.js';
+
+translate();
 
 const few = 5;          // images behind a mean below which the page warns: a mean of one is that image's own features
 const mostThumbs = 9;   // of a class
@@ -40,9 +43,9 @@ async function findHere() {
   try {
     state.here = JSON.parse(new TextDecoder().decode(await fetched('round.json')));
   } catch { return false; }
-  byId('server').textContent = `Round ${state.here.round}: the upload is saved`;
+  byId('server').textContent = t('roundSaved', { round: state.here.round });
   byId('server').classList.add('on');
-  show('round', el('p', {}, 'Fetching the client graph.'));
+  show('round', el('p', {}, t('fetchingGraph')));
   try {
     await openGraph(await fetched('client.onnx'));
   } catch (e) { show('round', failed(e)); }
@@ -55,18 +58,18 @@ async function findRound() {
     list = await fetched(at('/v1/rounds'));
   } catch {
     if (await findHere()) return;
-    byId('server').textContent = 'No server: the upload is saved';
-    show('round', el('p', {}, 'No server is behind this page. Open the client graph that the people of the round sent you; the upload is then saved as a file for them.'),
-      chooser('Drop client.onnx here', [{ id: 'graph-file', label: 'Choose client.onnx', accept: '.onnx' }], takeGraph));
+    byId('server').textContent = t('noServer');
+    show('round', el('p', {}, t('openGraph')),
+      chooser(t('drop', { file: 'client.onnx' }), [{ id: 'graph-file', label: t('choose', { file: 'client.onnx' }), accept: '.onnx' }], takeGraph));
     return;
   }
   state.rounds = list;
   try {
     const d = state.round = await program.call('round', {}, { data: list });
-    byId('server').textContent = `Round ${d.round} on ${location.host}`;
+    byId('server').textContent = t('roundOn', { round: d.round, host: location.host });
     byId('server').classList.add('on');
-    const bar = el('progress', { max: 1, value: 0, 'aria-label': 'Fetching the client graph' });
-    show('round', el('p', {}, `Fetching the client graph, ${bytes(d.graph_bytes)}.`), bar);
+    const bar = el('progress', { max: 1, value: 0, 'aria-label': t('fetchingGraph') });
+    show('round', el('p', {}, t('fetchingGraphOf', { bytes: bytes(d.graph_bytes) })), bar);
     const data = await fetched(at(d.graph_path), n => { bar.value = n / d.graph_bytes; });
     if (d.privacy) { state.limit = await recall('limit'); state.reply = await recall('reply') ?? state.reply; }
     await openGraph(data);
@@ -75,7 +78,7 @@ async function findRound() {
 
 async function takeGraph(files) {
   if (files.length === 0) return;
-  show('round', el('p', {}, `Taking ${files[0].file.name} apart.`));
+  show('round', el('p', {}, t('takingApart', { file: files[0].file.name })));
   try {
     await openGraph(new Uint8Array(await files[0].file.arrayBuffer()));
   } catch (e) {
@@ -101,24 +104,24 @@ async function judged() {
 
 function showRound() {
   const d = state.round, g = state.graph;
-  const where = g.shipped ? `known to this program (${g.shipped})` : g.refused ? 'not approved' : 'approved before';
+  const where = g.shipped ? t('known', { name: g.shipped }) : g.refused ? t('notApproved') : t('approved');
   const closed = d?.state === 'closed';
   show('round',
-    d && el('p', { class: 'big' }, d.title || `Round ${d.round}`),
-    state.here && el('p', { class: 'big' }, `Round ${state.here.round}`), state.here && el('p', {}, 'No server is behind this page: it saves the upload as a file for the people of the round.'),
-    d && el('p', {}, closed ? 'It is closed; an upload that you made before can be asked after.' : d.state === 'late' ? 'Its deadline has passed; late uploads count.' : `Open until ${new Date(d.deadline).toLocaleString()}.`),
-    el('ul', { class: 'chips', 'aria-label': 'Classes' }, g.classes.slice(0, 40).map(c => el('li', {}, c)), g.classes.length > 40 && el('li', {}, `and ${g.classes.length - 40} more`)),
+    d && el('p', { class: 'big' }, d.title || t('round', { round: d.round })),
+    state.here && el('p', { class: 'big' }, t('round', { round: state.here.round })), state.here && el('p', {}, t('savesFile')),
+    d && el('p', {}, closed ? t('closed') : d.state === 'late' ? t('late') : t('openUntil', { time: new Date(d.deadline).toLocaleString(language) })),
+    el('ul', { class: 'chips', 'aria-label': t('classList') }, g.classes.slice(0, 40).map(c => el('li', {}, c)), g.classes.length > 40 && el('li', {}, t('andMore', { n: g.classes.length - 40 }))),
     g.refused && el('div', { class: 'note bad', role: 'alert' },
-      el('p', {}, `Not yet: ${g.refused}. Nothing was read.`),
-      el('p', {}, `It has ${g.numbers.toLocaleString('en')} parameters (${bytes(g.bytes)}) and makes ${g.features.toLocaleString('en')} numbers of the ${g.pixels.toLocaleString('en')} of an image. ${g.can}`),
-      el('p', {}, 'Let it run only where the digest is the one that you were told by people whom you trust.'),
-      el('button', { type: 'button', class: 'quiet', id: 'approve', onclick: async () => { state.graph = await program.call('approve', {}); await judged(); } }, 'Let this extractor run on my photographs')),
-    el('details', {}, el('summary', {}, 'What runs on your photographs'),
-      el('p', {}, 'The graph was taken apart here. All but its extractor is, node by node, what the program itself makes; the extractor reads pixels and nothing else.'),
+      el('p', {}, t('refused', { why: g.refused })),
+      el('p', {}, t('refusedSize', { numbers: g.numbers, bytes: bytes(g.bytes), features: g.features, pixels: g.pixels, can: g.can })),
+      el('p', {}, t('refusedAdvice')),
+      el('button', { type: 'button', class: 'quiet', id: 'approve', onclick: async () => { state.graph = await program.call('approve', {}); await judged(); } }, t('approve'))),
+    el('details', {}, el('summary', {}, t('whatRuns')),
+      el('p', {}, t('apart')),
       el('dl', {},
-        el('dt', {}, 'Extractor'), el('dd', {}, el('code', {}, g.extractor), `, ${where}`),
-        el('dt', {}, 'It computes'), el('dd', {}, `${g.features.toLocaleString('en')} numbers of an image of ${g.height} × ${g.width} pixels, in ${g.nodes} nodes with ${g.numbers.toLocaleString('en')} constants`),
-        el('dt', {}, 'Client graph'), el('dd', {}, el('code', {}, g.digest)))));
+        el('dt', {}, t('extractor')), el('dd', {}, el('code', {}, g.extractor), `, ${where}`),
+        el('dt', {}, t('computes')), el('dd', {}, t('computesWhat', { features: g.features, height: g.height, width: g.width, nodes: g.nodes, numbers: g.numbers })),
+        el('dt', {}, t('graph')), el('dd', {}, el('code', {}, g.digest)))));
 }
 
 // --- the name and key ---
@@ -136,14 +139,15 @@ async function showName() {
     const line = el('code', { id: 'line' }, state.key.line);
     show('name',
       el('p', { class: 'big' }, state.key.name),
-      el('p', {}, 'Your key was made in this browser and is kept in it. The server’s people need this line, its public half, once:'),
+      el('p', {}, t('yourKey')),
       el('div', { class: 'copy' }, line, el('button', { type: 'button', class: 'quiet', onclick: async e => {
-        try { await navigator.clipboard.writeText(state.key.line); e.target.textContent = 'Copied'; } catch { getSelection().selectAllChildren(line); }
-      } }, 'Copy')),
+        try { await navigator.clipboard.writeText(state.key.line); e.target.textContent = t('copied'); } catch { getSelection().selectAllChildren(line); }
+      } }, t('copy'))),
       el('div', { class: 'buttons' },
-        el('button', { type: 'button', class: 'quiet', onclick: () => save(`${state.key.name.replace(/[^\w.-]/g, '_')}.key`, state.secret) }, 'Save the key file'),
-        el('button', { type: 'button', class: 'quiet', onclick: () => { nameForm(); } }, 'Use another name or key')));
+        el('button', { type: 'button', class: 'quiet', onclick: () => save(`${state.key.name.replace(/[^\w.-]/g, '_')}.key`, state.secret) }, t('saveKey')),
+        el('button', { type: 'button', class: 'quiet', onclick: () => { nameForm(); } }, t('otherKey'))));
     await recallUpload();
+    if (state.round) { state.known = undefined; state.gone = false; enrolled(); }
   } else nameForm();
   refresh();
 }
@@ -162,21 +166,36 @@ function nameForm() {
     } catch (e) { fault.replaceChildren(failed(e)); }
   };
   show('name', el('form', { class: 'line', onsubmit: e => { e.preventDefault(); use(() => program.call('newKey', { name: input.value })); } },
-    el('label', { for: 'client' }, 'The name by which the round knows you'), input,
-    el('button', { type: 'submit' }, 'Make my key')), fault,
-  chooser('or bring the key file that fmp keys or fmp-edge key made', [{ id: 'key-file', label: 'Use a key file' }], files => files.length && use(async () => {
+    el('label', { for: 'client' }, t('nameLabel')), input,
+    el('button', { type: 'submit' }, t('makeKey'))), fault,
+  chooser(t('bringKey'), [{ id: 'key-file', label: t('useKey') }], files => files.length && use(async () => {
     const data = new Uint8Array(await files[0].file.arrayBuffer());
     return { ...await program.call('readKey', {}, { data: data.slice() }), data };
   })));
 }
 
+// enrolled asks the server whether it knows the key, before anything is computed for it, and asks again until it does.
+async function enrolled() {
+  const name = state.name, soon = () => { clearTimeout(state.asking); state.asking = setTimeout(enrolled, 2000); };
+  let known = false;
+  try {
+    const { path, headers } = await program.call('ask', {});
+    const reply = await fetch(new URL(at(path), document.baseURI), { headers });
+    const code = reply.ok ? '' : (await reply.json()).code;
+    state.gone = reply.status === 410;
+    known = reply.ok || code === 'no-receipt';
+  } catch { /* it cannot be reached now */ }
+  if (name !== state.name) return;
+  if (!known && !state.gone) soon();
+  if (known === state.known && !state.gone) return;
+  state.known = known;
+  if (!state.upload && !state.busy) showLeaves();
+  if (state.gone) showSend();
+}
+
 // --- photographs ---
 
-const classOf = name => {
-  const g = state.graph, i = g.classes.indexOf(name);
-  if (i >= 0) return i;
-  return /^\+?\d+$/.test(name) && Number(name) < g.classes.length ? Number(name) : -1;
-};
+const classOf = name => state.graph.classes.indexOf(name);
 
 // place puts photographs under their class's folder, or beside, to be sorted.
 function place(files) {
@@ -210,16 +229,16 @@ async function listed() {
   const total = items.reduce((n, i) => n + state.photos.get(i.path).size, 0);
   state.size = total;
   const rows = of.map((paths, c) => paths.length > 0 && el('li', { class: 'class' },
-    el('div', {}, el('strong', {}, state.graph.classes[c]), el('span', {}, ` ${plural(paths.length, 'photograph')}`),
-      paths.length < few && el('span', { class: 'warn' }, paths.length === 1 ? ' one alone: its average is the photograph’s own numbers' : ' few: an average of few tells more of each')),
-    el('div', { class: 'thumbs' }, paths.slice(0, mostThumbs).map(p => picture(state.photos.get(p), '')), paths.length > mostThumbs && el('span', { class: 'more' }, `+${(paths.length - mostThumbs).toLocaleString('en')}`)),
-    el('button', { type: 'button', class: 'quiet', 'aria-label': `Take out ${state.graph.classes[c]}`, onclick: () => { for (const p of paths) state.photos.delete(p); dropUpload(); listed(); } }, 'Take out')));
+    el('div', {}, el('strong', {}, state.graph.classes[c]), el('span', {}, ' ' + t('photographs', { n: paths.length })),
+      paths.length < few && el('span', { class: 'warn' }, ' ' + (paths.length === 1 ? t('oneAlone') : t('fewOf')))),
+    el('div', { class: 'thumbs' }, paths.slice(0, mostThumbs).map(p => picture(state.photos.get(p), '')), paths.length > mostThumbs && el('span', { class: 'more' }, `+${(paths.length - mostThumbs).toLocaleString(language)}`)),
+    el('button', { type: 'button', class: 'quiet', 'aria-label': t('takeOutOf', { class: state.graph.classes[c] }), onclick: () => { for (const p of paths) state.photos.delete(p); dropUpload(); listed(); } }, t('takeOut'))));
   show('photos',
-    chooser('Drop folders of photographs here, one folder a class', [
-      { id: 'folder', label: 'Choose a folder', webkitdirectory: true },
-      { id: 'files', label: 'Choose loose photographs', multiple: true, accept: 'image/*,.heic,.heif,.avif,.tif,.tiff,.bmp,.webp' }], place),
+    chooser(t('dropFolders'), [
+      { id: 'folder', label: t('chooseFolder'), webkitdirectory: true },
+      { id: 'files', label: t('chooseLoose'), multiple: true, accept: 'image/*,.heic,.heif,.avif,.tif,.tiff,.bmp,.webp' }], place),
     fault && failed(fault),
-    items.length > 0 && el('p', { id: 'counted' }, `${plural(items.length, 'photograph')}, ${bytes(total)}, in ${plural(state.counts.filter(n => n > 0).length, 'class', 'classes')}.`, others.n > 0 && ` ${plural(others.n, 'file is', 'files are')} left out: ${others.names.join(', ')}${others.n > others.names.length ? ' and more' : ''}.`),
+    items.length > 0 && el('p', { id: 'counted' }, t('counted', { photographs: t('photographs', { n: items.length }), bytes: bytes(total), classes: t('classes', { n: state.counts.filter(n => n > 0).length }) }), others.n > 0 && ` ${t('othersLeft', { n: others.n, names: others.names.join(', ') + (others.n > others.names.length ? ' …' : '') })}.`),
     el('ul', { class: 'classes' }, rows),
     state.loose.length > 0 && sorter());
   showLeaves();
@@ -231,10 +250,10 @@ function sorter() {
   state.into ??= 0;
   const radios = state.graph.classes.map((c, i) => el('label', {}, el('input', { type: 'radio', name: 'into', value: i, ...(i === state.into && { checked: true }), onchange: () => { state.into = i; say(); } }), el('span', {}, c)));
   const heading = el('h3', {});
-  const say = () => { heading.textContent = `${plural(state.loose.length, 'photograph')} to sort: click those of “${state.graph.classes[state.into]}”`; };
+  const say = () => { heading.textContent = t('toSort', { photographs: t('photographs', { n: state.loose.length }), class: state.graph.classes[state.into] }); };
   say();
   const tiles = state.loose.slice(0, mostLoose).map(l => {
-    const b = el('button', { type: 'button', class: 'tile', 'aria-label': `${l.file.name}${l.note && `, of folder ${l.note}`}`, title: l.path, onclick: () => {
+    const b = el('button', { type: 'button', class: 'tile', 'aria-label': l.note ? t('ofFolder', { file: l.file.name, folder: l.note }) : l.file.name, title: l.path, onclick: () => {
       state.loose.splice(state.loose.indexOf(l), 1);
       add(`${state.graph.classes[state.into]}/${l.file.name}`, l.file);
       dropUpload();
@@ -246,9 +265,9 @@ function sorter() {
     } }, picture(l.file, ''));
     return b;
   });
-  return el('div', { class: 'sorter' }, heading, el('fieldset', { class: 'into' }, el('legend', {}, 'Class of the photographs that you click'), radios), el('div', { class: 'tiles' }, tiles),
-    state.loose.length > mostLoose && el('p', {}, `and ${(state.loose.length - mostLoose).toLocaleString('en')} more, shown when these are sorted.`),
-    el('button', { type: 'button', class: 'quiet', onclick: () => { state.loose = []; listed(); } }, 'Leave these out'));
+  return el('div', { class: 'sorter' }, heading, el('fieldset', { class: 'into' }, el('legend', {}, t('clickClass')), radios), el('div', { class: 'tiles' }, tiles),
+    state.loose.length > mostLoose && el('p', {}, t('moreLoose', { n: state.loose.length - mostLoose })),
+    el('button', { type: 'button', class: 'quiet', onclick: () => { state.loose = []; listed(); } }, t('leaveOut')));
 }
 
 // --- what leaves ---
@@ -272,7 +291,7 @@ async function recallUpload() {
   await listed();
 }
 
-const computeButton = () => el('div', { class: 'buttons' }, el('button', { type: 'button', id: 'compute', onclick: compute }, state.upload ? 'Compute it anew' : 'Compute the upload'), el('span', { class: 'hint' }, 'Nothing is sent by this.'));
+const computeButton = () => state.round && !state.known ? el('p', { class: 'note', id: 'unknown' }, state.gone ? t('goneHere') : t('notEnrolled')) : el('div', { class: 'buttons' }, el('button', { type: 'button', id: 'compute', onclick: compute }, state.upload ? t('computeAnew') : t('compute')), el('span', { class: 'hint' }, t('nothingSent')));
 
 // limits asks how much private rounds may spend in all, and says where it is counted.
 function limits() {
@@ -280,20 +299,20 @@ function limits() {
   const input = el('input', { id: 'limit', type: 'number', min: 0, step: 'any', required: true, ...(state.limit && { value: state.limit }), oninput: () => { state.limit = input.value; } });
   const reply = el('input', { id: 'reply', type: 'number', min: 2, max: mostSeconds, step: 'any', required: true, value: state.reply, oninput: () => { state.reply = reply.value; } });
   return el('div', { class: 'note', id: 'private' },
-    el('p', {}, `This round is private: it spends epsilon ${b.epsilon} (delta ${b.delta}) on ${b.unit === 'client' ? 'all your photographs together' : 'each photograph'}. `,
-      b.noise === 'local' ? 'This browser adds the noise before anything leaves.' : 'The server adds the noise, and sees the sums without it.'),
-    el('div', { class: 'line' }, el('label', { for: 'limit' }, `Most epsilon that rounds may spend on ${b.unit === 'client' ? 'you' : 'any photograph'}, in all`), input),
-    el('div', { class: 'line' }, el('label', { for: 'reply' }, 'Seconds until the upload is there, however long the photographs take'), reply),
-    el('p', {}, 'The time from the start to the upload, or to the error in its place, tells nothing of the photographs where it is fixed. Allow more than they take at most.'),
-    el('p', {}, 'A ledger in this browser adds up what was spent at this address. Clearing the site’s data, another browser, another address and fmp-edge begin at nothing.',
-      state.unsafe && ' This browser has not promised to keep it: where space is short it may clear it.'));
+    el('p', {}, t(b.unit === 'client' ? 'privateAll' : 'privateEach', { epsilon: b.epsilon, delta: b.delta }) + ' ',
+      b.noise === 'local' ? t('noiseHere') : t('noiseThere')),
+    el('div', { class: 'line' }, el('label', { for: 'limit' }, b.unit === 'client' ? t('limitYou') : t('limitEach')), input),
+    el('div', { class: 'line' }, el('label', { for: 'reply' }, t('replyAfter')), reply),
+    el('p', {}, t('replyWhy')),
+    el('p', {}, t('ledger'),
+      state.unsafe && ' ' + t('ledgerUnsafe')));
 }
 
 function showLeaves() {
   if (state.busy) return;
   if (state.upload) { showSummary(); return; }
   const ask = budget() && state.photos.size > 0 && limits();
-  show('leaves', el('p', {}, state.photos.size > 0 ? 'The network runs over the photographs in this page. Then you see every number that would leave.' : 'Choose photographs first.'), ask, state.photos.size > 0 && computeButton());
+  show('leaves', el('p', {}, state.photos.size > 0 ? t('willRun') : t('chooseFirst')), ask, state.photos.size > 0 && computeButton());
 }
 
 // made takes an upload that was just made. A private one is kept together with its line of the ledger, before it is shown or can be sent; of
@@ -307,12 +326,12 @@ async function made({ data, ...summary }, ledger) {
     const { path, sha256 } = summary.spent.again;
     data = await recall(path);
     summary = data && await program.call('explain', {}, { data: data.slice() });
-    if (summary?.digest !== sha256) throw new Error('The upload of these photographs was made before and is not in this browser any more. Noise that is drawn again spends the budget again: nothing is made.');
+    if (summary?.digest !== sha256) throw new Error(t('goneUpload'));
     state.receipt = await recall(path + ' receipt');
   } else {
     try {
       await spend(ledger, summary.spent.line, name, data.slice());
-    } catch { throw new Error('Another page of this address spent meanwhile, or the browser could not keep the ledger. Nothing was kept and nothing spent: compute again.'); }
+    } catch { throw new Error(t('spentMeanwhile')); }
   }
   state.upload = data;
   state.summary = summary;
@@ -329,30 +348,30 @@ async function compute() {
     state.unsafe = !await navigator.storage?.persist?.();
   }
   const paths = [...state.photos.keys()], start = performance.now(), skip = byId('skip')?.checked ?? false;
-  const bar = el('progress', { max: 1, value: 0, 'aria-label': 'Photographs computed' }), text = el('p', { 'aria-live': 'off' }, 'Reading the first photographs.');
+  const bar = el('progress', { max: 1, value: 0, 'aria-label': t('progress') }), text = el('p', { 'aria-live': 'off' }, t('reading'));
   state.busy = true;
-  const stopped = 'Stopped; nothing was kept.';
+  const stopped = t('stopped');
   let halt;
   const halted = new Promise((_, reject) => { halt = () => { program.stop(stopped); reject(new Error(stopped)); }; });
   halted.catch(() => {});
-  show('leaves', text, bar, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: halt }, 'Stop')));
+  show('leaves', text, bar, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: halt }, t('stop'))));
   const call = async () => program.call('compress', { paths, name: state.name, round: numberOf(), skip,
     ...(budget() && { ledger, maxEpsilon: Number(state.limit), kept: uploadName(), made: await recall(uploadName()) !== undefined }) },
     { files: paths.map(path => ({ path, file: state.photos.get(path) })), progress: (done, all) => {
       const rate = done / ((performance.now() - start) / 1000);
       bar.max = all; bar.value = done;
-      text.textContent = `${done.toLocaleString('en')} of ${plural(all, 'photograph')}, ${rate.toPrecision(2)} a second, ${done < all ? duration((all - done) / rate) + ' left' : budget() ? `the upload is there ${plural(Number(state.reply), 'second')} after the start` : 'last sums'}.`;
+      text.textContent = t('rate', { done, photographs: t('photographs', { n: all }), rate: rate.toPrecision(2) }) + ' ' + (done < all ? t('timeLeft', { time: duration((all - done) / rate) }) : budget() ? t('thereAfter', { time: t('seconds', { n: Number(state.reply) }) }) : t('lastSums'));
     } });
   try {
-    if (budget() && !(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(`The time until the upload is there is ${state.reply} seconds; allowed are 2 to ${mostSeconds}.`);
-    const late = () => program.stop(`The photographs took longer than ${state.reply} seconds: nothing was kept and nothing spent. Allow more, or give fewer.`);
+    if (budget() && !(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(t('badReply', { seconds: state.reply, most: mostSeconds }));
+    const late = () => program.stop(t('tooLong', { seconds: state.reply }));
     await made(await Promise.race([halted, budget() ? fixed(Number(state.reply), call, late) : call()]), ledger);
     state.seconds = (performance.now() - start) / 1000;
     state.busy = false;
     showSummary();
   } catch (e) {
     state.busy = false;
-    show('leaves', failed(e), budget() && limits(), el('label', { class: 'check' }, el('input', { type: 'checkbox', id: 'skip' }), ' Leave out photographs that cannot be read'), computeButton());
+    show('leaves', failed(e), budget() && limits(), el('label', { class: 'check' }, el('input', { type: 'checkbox', id: 'skip' }), ' ' + t('skipBad')), computeButton());
   }
   refresh();
 }
@@ -362,18 +381,18 @@ async function showRelease() {
   const s = state.summary, b = s.budget, local = b.noise === 'local';
   const ledger = await recall('ledger') ?? '';
   show('leaves',
-    el('figure', {}, el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'All sums that leave' }, heatmap(s)),
-      el('figcaption', {}, `Every number that leaves: for each class the sum of ${plural(s.features, 'number')} of its photographs as shades (blue below zero, orange above) and a count${local ? ', both with noise' : ''}. ${bytes(s.bytes)} in all.`)),
+    el('figure', {}, el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': t('allSums') }, heatmap(s)),
+      el('figcaption', {}, t(local ? 'everySumNoise' : 'everySum', { numbers: t('numbers', { n: s.features }), bytes: bytes(s.bytes) }))),
     el('ul', { class: 'facts' },
-      el('li', {}, `that you, “${s.client}”, take part in round ${s.round}`),
-      el('li', {}, `${plural(s.points.length, 'sum')} of ${plural(s.features, 'number')} and a count, of every class, whether or not you have photographs of it`),
-      el('li', {}, 'no photograph, no file name and no number of photographs')),
+      el('li', {}, t('takePart', { name: s.client, round: s.round })),
+      el('li', {}, t('sumsOf', { sums: t('sums', { n: s.points.length }), numbers: t('numbers', { n: s.features }) })),
+      el('li', {}, t('noneOfAll'))),
     el('p', { id: 'promise' }, s.promise),
-    s.spent && el('p', { id: 'spent' }, `Spent in all, with ${plural(s.spent.earlier, 'earlier release')} at this address: epsilon ${s.spent.epsilon.toPrecision(3)} of ${state.limit}.`),
-    s.zeros > 0 && el('p', { class: 'note' }, `Of ${plural(s.zeros, 'photograph')} the network made no finite numbers; they count as zeros.`),
-    s.left?.length > 0 && el('details', {}, el('summary', {}, `${plural(s.left.length, 'photograph was', 'photographs were')} left out`), el('ul', {}, s.left.map(l => el('li', {}, l)))),
-    el('p', { class: 'digest' }, 'SHA-256 ', el('code', { id: 'digest' }, s.digest), ', made once: noise that is drawn again spends again'),
-    el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', id: 'save-ledger', onclick: () => save('spent.jsonl', ledger, 'application/jsonl') }, 'Save the ledger')));
+    s.spent && el('p', { id: 'spent' }, t('spentAll', { releases: t('releases', { n: s.spent.earlier }), epsilon: s.spent.epsilon.toPrecision(3), limit: state.limit })),
+    s.zeros > 0 && el('p', { class: 'note' }, t('zeros', { photographs: t('photographs', { n: s.zeros }) })),
+    s.left?.length > 0 && el('details', {}, el('summary', {}, t('leftOut', { n: s.left.length })), el('ul', {}, s.left.map(l => el('li', {}, l)))),
+    el('p', { class: 'digest' }, 'SHA-256 ', el('code', { id: 'digest' }, s.digest), ', ' + t('madeOnce')),
+    el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', id: 'save-ledger', onclick: () => save('spent.jsonl', ledger, 'application/jsonl') }, t('saveLedger'))));
   showSend();
   refresh();
 }
@@ -388,23 +407,23 @@ function showSummary() {
   const heat = heatmap(s);
   show('leaves',
     el('div', { class: 'balance' },
-      el('div', { class: 'stays' }, el('span', { class: 'figure' }, state.size ? bytes(state.size) : 'All'), el('span', {}, state.size ? `${plural(s.images, 'photograph')} stay here` : 'photographs stay here')),
-      el('div', { class: 'area', role: 'img', 'aria-label': share ? `The upload has ${(100 * share).toPrecision(2)} per cent of the photographs’ bytes` : 'The upload' }, dot),
-      el('div', { class: 'goes' }, el('span', { class: 'figure', id: 'leaving-bytes' }, bytes(s.bytes)), el('span', {}, share ? `leave, ${(100 * share).toPrecision(2)} % of that; the square is drawn to scale` : 'leave'))),
-    el('figure', {}, el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'All averages that leave' }, heat),
-      el('figcaption', {}, `Every number that leaves of the averages: a line for each, its ${plural(s.features, 'number')} as shades (blue below zero, orange above).`)),
+      el('div', { class: 'stays' }, el('span', { class: 'figure' }, state.size ? bytes(state.size) : '–'), el('span', {}, t('stay', { photographs: t('photographs', { n: s.images }) }))),
+      el('div', { class: 'area', role: 'img', 'aria-label': share ? t('areaOf', { share: (100 * share).toPrecision(2) }) : t('upload') }, dot),
+      el('div', { class: 'goes' }, el('span', { class: 'figure', id: 'leaving-bytes' }, bytes(s.bytes)), el('span', {}, share ? t('leaveShare', { share: (100 * share).toPrecision(2) }) : t('leave')))),
+    el('figure', {}, el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': t('allAverages') }, heat),
+      el('figcaption', {}, t('everyAverage', { numbers: t('numbers', { n: s.features }) }))),
     el('ul', { class: 'facts' },
-      el('li', {}, `that you, “${s.client}”, take part${state.round || state.here ? ` in round ${s.round}` : ''} with ${plural(s.images, 'photograph')}, and how many of each class`),
-      el('li', {}, `${plural(s.points.length, 'average')} of ${plural(s.features, 'number')} each, in ${s.precision}`),
-      s.scatter > 0 && el('li', {}, `how these numbers scatter within classes: ${s.scatter.toLocaleString('en')} numbers`),
-      s.curves > 0 && el('li', {}, `how well the photographs tell each other's classes, in sums over them: ${s.curves} numbers`),
-      s.singles?.length > 0 && el('li', { class: 'warn' }, `the numbers of ${plural(s.singles.length, 'single photograph')}, by which the server sets how sure it may be`),
-      el('li', {}, 'no photograph and no file name')),
-    el('p', {}, 'The upload is not private: a person who has a photograph can test whether it is behind the averages, and the better the fewer photographs are behind one.'),
-    alone.length > 0 && el('p', { class: 'note' }, `Few photographs are behind ${alone.map(p => `${g.classes[p.class]} (${Math.round(p.images)})`).join(', ')}. The average of one photograph is that photograph’s own numbers.`),
-    s.zeros > 0 && el('p', { class: 'note' }, `Of ${plural(s.zeros, 'photograph')} the network made no finite numbers; they count as zeros.`),
-    s.left?.length > 0 && el('details', {}, el('summary', {}, `${plural(s.left.length, 'photograph was', 'photographs were')} left out`), el('ul', {}, s.left.map(l => el('li', {}, l)))),
-    el('p', { class: 'digest' }, 'SHA-256 ', el('code', { id: 'digest' }, s.digest), state.seconds ? `, made in ${duration(state.seconds)}` : ', made earlier'),
+      el('li', {}, t('takePartWith', { name: s.client, photographs: t('photographs', { n: s.images }) })),
+      el('li', {}, t('averagesOf', { averages: t('averages', { n: s.points.length }), numbers: t('numbers', { n: s.features }), precision: s.precision })),
+      s.scatter > 0 && el('li', {}, t('scatter', { numbers: t('numbers', { n: s.scatter }) })),
+      s.curves > 0 && el('li', {}, t('curves', { numbers: t('numbers', { n: s.curves }) })),
+      s.singles?.length > 0 && el('li', { class: 'warn' }, t('singlesOf', { singles: t('singles', { n: s.singles.length }) })),
+      el('li', {}, t('noneOf'))),
+    el('p', {}, t('notPrivate')),
+    alone.length > 0 && el('p', { class: 'note' }, t('fewBehind', { classes: alone.map(p => `${g.classes[p.class]} (${Math.round(p.images)})`).join(', ') })),
+    s.zeros > 0 && el('p', { class: 'note' }, t('zeros', { photographs: t('photographs', { n: s.zeros }) })),
+    s.left?.length > 0 && el('details', {}, el('summary', {}, t('leftOut', { n: s.left.length })), el('ul', {}, s.left.map(l => el('li', {}, l)))),
+    el('p', { class: 'digest' }, 'SHA-256 ', el('code', { id: 'digest' }, s.digest), ', ' + (state.seconds ? t('madeIn', { time: duration(state.seconds) }) : t('madeEarlier'))),
     state.photos.size > 0 && computeButton());
   showSend();
   refresh();
@@ -426,29 +445,48 @@ function heatmap(s) {
       image.data[4 * k + 3] = 255;
     });
     canvas.getContext('2d').putImageData(image, 0, 0);
-    return el('tr', {}, el('th', { scope: 'row' }, state.graph.classes[r.class]), el('td', {}, s.budget ? `count ${r.images.toFixed(1)}` : i < s.points.length ? plural(Math.round(r.images), 'photograph') : 'one single'), el('td', { class: 'strip' }, canvas));
-  }), s.points.length + (s.singles?.length ?? 0) > mostRows && el('tr', {}, el('th', { scope: 'row' }, 'and'), el('td', { colspan: 2 }, `${s.points.length + (s.singles?.length ?? 0) - mostRows} lines more`))));
+    return el('tr', {}, el('th', { scope: 'row' }, state.graph.classes[r.class]), el('td', {}, s.budget ? t('count', { n: r.images.toFixed(1) }) : i < s.points.length ? t('photographs', { n: Math.round(r.images) }) : t('oneSingle')), el('td', { class: 'strip' }, canvas));
+  }), s.points.length + (s.singles?.length ?? 0) > mostRows && el('tr', {}, el('th', { scope: 'row' }, '…'), el('td', { colspan: 2 }, t('andMore', { n: s.points.length + (s.singles?.length ?? 0) - mostRows })))));
 }
 
 // --- sending ---
 
 const fileName = kind => `${state.name.replace(/[^\w.-]/g, '_')}${state.round || state.here ? '.' + numberOf() : ''}.${kind}`;
-const saveButton = () => el('button', { type: 'button', id: 'save', class: state.round ? 'quiet' : '', onclick: () => save(fileName('upload'), state.upload, 'application/vnd.fmp.upload') }, 'Save the upload as a file');
+const saveButton = () => el('button', { type: 'button', id: 'save', class: state.round ? 'quiet' : '', onclick: () => save(fileName('upload'), state.upload, 'application/vnd.fmp.upload') }, t('saveUpload'));
+
+// withdrawing asks once more, then withdraws the upload and shows the server's receipt.
+const withdrawing = () => state.round?.withdrawal && el('button', { type: 'button', class: 'quiet', id: 'withdraw', onclick: e => e.target.replaceWith(
+  el('button', { type: 'button', id: 'withdraw-sure', onclick: withdraw }, t('withdrawSure'))) }, t('withdraw'));
+
+async function withdraw() {
+  try {
+    const { path, headers } = await program.call('withdraw', {});
+    const reply = await fetch(new URL(at(path), document.baseURI), { method: 'DELETE', headers });
+    if (!reply.ok) throw new Error(await problem(reply));
+    const { text, data } = await program.call('withdrawn', {}, { data: new Uint8Array(await reply.arrayBuffer()) });
+    await keep(uploadName(), undefined);
+    await keep(uploadName() + ' receipt', undefined);
+    state.gone = true;
+    show('send', el('div', { class: 'receipt', id: 'withdrawn' }, el('p', { class: 'big' }, t('withdrawn')), el('p', {}, t('withdrawnHow')), el('details', {}, el('summary', {}, t('cannotUndo')), el('pre', { tabindex: '0', lang: 'en' }, text)),
+      el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => save(fileName('withdrawal.json'), data, 'application/json') }, t('saveReceipt')))));
+  } catch (e) { showReceipt(failed(e)); }
+}
 
 function showSend(fault) {
+  if (state.gone) { show('send', el('p', { class: 'note' }, t('goneHere'))); return; }
   if (state.receipt) { showReceipt(); return; }
   const closed = state.round?.state === 'closed';
   show('send', fault,
-    state.round ? el('p', {}, `It goes to ${location.host} once, signed with your key. ${state.round.replace ? 'Until the deadline another may replace it.' : 'It cannot be replaced.'} ${state.round.withdrawal ? 'It can be withdrawn at any time, with the file of your key (fmp-edge withdraw).' : 'It cannot be withdrawn: one noisy sum hides it among the others.'}`)
-      : el('p', {}, 'Save it, and bring it to the people of the round: fmp pool reads it.'),
-    el('div', { class: 'buttons' }, state.round && !closed && el('button', { type: 'button', id: 'send-upload', onclick: send }, `Send ${bytes(state.upload.length)}`), saveButton()));
+    state.round ? el('p', {}, [t('goesTo', { host: location.host }), state.round.replace ? t('replaceable') : t('notReplaceable'), state.round.withdrawal ? t('withdrawable') : t('notWithdrawable')].join(' '))
+      : el('p', {}, t('bringIt')),
+    el('div', { class: 'buttons' }, state.round && !closed && el('button', { type: 'button', id: 'send-upload', onclick: send }, t('send', { bytes: bytes(state.upload.length) })), saveButton()));
 }
 
-const pause = (ms, signal) => new Promise((ok, no) => { const t = setTimeout(ok, ms); signal.addEventListener('abort', () => { clearTimeout(t); no(new Error('Stopped; the server may or may not have it. Sending the same upload again is safe.')); }); });
+const pause = (ms, signal) => new Promise((ok, no) => { const t = setTimeout(ok, ms); signal.addEventListener('abort', () => { clearTimeout(t); no(new Error(t('stoppedSending'))); }); });
 
 async function send() {
-  const stop = new AbortController(), say = el('p', {}, 'Sending.');
-  show('send', say, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => stop.abort() }, 'Stop'), saveButton()));
+  const stop = new AbortController(), say = el('p', {}, t('sending'));
+  show('send', say, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => stop.abort() }, t('stop')), saveButton()));
   try {
     const { path, headers, digest } = await program.call('sign', {}, { data: state.upload.slice() });
     for (let wait = 500; ; wait = Math.min(2 * wait, 60000)) {
@@ -464,29 +502,29 @@ async function send() {
         }
         why = await problem(reply);
         if (![408, 429, 500, 502, 503, 504].includes(reply.status)) {
-          throw Object.assign(new Error(reply.status === 403 ? `${why}. If you are new, the server’s people must first add your line (under “You”).` : why), { final: true });
+          throw Object.assign(new Error(reply.status === 403 ? `${why}. ${t('addLine')}` : why), { final: true });
         }
       } catch (e) {
         if (e.final || stop.signal.aborted || !(e instanceof TypeError)) throw e;
-        why = 'the server cannot be reached';
+        why = t('unreachable');
       }
-      say.textContent = `Not yet: ${why}. Again in ${duration(wait / 1000)}; the same upload may be sent any number of times.`;
+      say.textContent = t('again', { why, time: duration(wait / 1000) });
       await pause(wait * (.5 + Math.random() / 2), stop.signal);
     }
-  } catch (e) { showSend(failed(e.name === 'AbortError' ? new Error('Stopped; the server may or may not have it. Sending the same upload again is safe.') : e)); }
+  } catch (e) { showSend(failed(e.name === 'AbortError' ? new Error(t('stoppedSending')) : e)); }
 }
 
-function showReceipt() {
+function showReceipt(fault) {
   const r = JSON.parse(new TextDecoder().decode(state.receipt));
-  show('send', el('div', { class: 'receipt' },
-    el('p', { class: 'big good' }, el('span', { class: 'tick', 'aria-hidden': 'true' }, '✓'), ' The server has your upload'),
-    el('p', {}, 'Its receipt is signed by the server’s key, and the signature was verified in this page.'),
-    el('dl', {}, el('dt', {}, 'Since'), el('dd', {}, new Date(r.time).toLocaleString()), el('dt', {}, 'Upload'), el('dd', {}, el('code', {}, r.upload)), el('dt', {}, 'Server’s key'), el('dd', {}, el('code', {}, r.server))),
-    el('div', { class: 'buttons' }, el('button', { type: 'button', id: 'save-receipt', class: 'quiet', onclick: () => save(fileName('receipt.json'), state.receipt, 'application/json') }, 'Save the receipt'), saveButton(),
-      el('a', { href: 'predict.html' }, 'Classify photographs'))));
+  show('send', fault, el('div', { class: 'receipt' },
+    el('p', { class: 'big good' }, el('span', { class: 'tick', 'aria-hidden': 'true' }, '✓'), ' ' + t('has')),
+    el('p', {}, t('receiptSigned')),
+    el('dl', {}, el('dt', {}, t('since')), el('dd', {}, new Date(r.time).toLocaleString(language)), el('dt', {}, t('upload')), el('dd', {}, el('code', {}, r.upload)), el('dt', {}, t('serverKey')), el('dd', {}, el('code', {}, r.server))),
+    el('div', { class: 'buttons' }, el('button', { type: 'button', id: 'save-receipt', class: 'quiet', onclick: () => save(fileName('receipt.json'), state.receipt, 'application/json') }, t('saveReceipt')), saveButton(), withdrawing(),
+      el('a', { href: 'predict.html' }, t('classifyLink')))));
 }
 
 // Files that miss the place for them are not opened in place of the page.
 for (const name of ['dragover', 'drop']) addEventListener(name, e => e.preventDefault());
 refresh();
-foot(program).then(findRound, e => { byId('server').textContent = 'The program is missing'; show('round', failed(e)); });
+foot(program).then(findRound, e => { byId('server').textContent = t('noProgram'); show('round', failed(e)); });

@@ -1,5 +1,8 @@
 // Classification in the browser; where the program is not beside the page, by the server that shows it.
-import { el, byId, show, fill, Program, fetched, problem, chooser, picture, failed, foot } from './common.js';
+import { el, byId, show, fill, Program, fetched, problem, chooser, picture, failed, foot, recall, save } from './common.js';
+import { t, translate } from './words.js';
+
+translate();
 
 const lost = why => { if (state.data) open(state.data, why).catch(e => show('model', failed(e))); };
 const program = new Program(lost);
@@ -10,19 +13,19 @@ async function find() {
   let from;
   try {
     const { rounds } = JSON.parse(new TextDecoder().decode(await fetched(at('/v1/rounds'))));
-    from = [at(`/v1/rounds/${rounds[0].round}/classifier.onnx`), `round ${rounds[0].round} on ${location.host}`];
-  } catch { from = [at('/classifier.onnx'), location.host || 'this computer']; }
+    from = [at(`/v1/rounds/${rounds[0].round}/classifier.onnx`), t('roundOn', { round: rounds[0].round, host: location.host })];
+  } catch { from = [at('/classifier.onnx'), location.host || t('thisComputer')]; }
   try {
-    const bar = el('progress', { max: 1, 'aria-label': 'Fetching the classifier' });
-    show('model', el('p', {}, 'Fetching the classifier.'), bar);
+    const bar = el('progress', { max: 1, 'aria-label': t('fetchingClassifier') });
+    show('model', el('p', {}, t('fetchingClassifier')), bar);
     await open(await fetched(from[0], (n, all) => { if (all) { bar.max = all; bar.value = n; } }), '', from[1]);
   } catch (e) {
-    byId('server').textContent = 'No classifier here';
-    show('model', el('p', {}, 'This place has no classifier to fetch. Open one from this computer: the file that fmp pool writes.'), choose());
+    byId('server').textContent = t('noClassifier');
+    show('model', el('p', {}, t('openClassifier')), choose());
   }
 }
 
-const choose = () => chooser('Drop classifier.onnx here', [{ id: 'model-file', label: 'Choose classifier.onnx', accept: '.onnx' }], async files => {
+const choose = () => chooser(t('drop', { file: 'classifier.onnx' }), [{ id: 'model-file', label: t('choose', { file: 'classifier.onnx' }), accept: '.onnx' }], async files => {
   if (files.length === 0) return;
   try { await open(new Uint8Array(await files[0].file.arrayBuffer()), '', files[0].file.name); } catch (e) { show('model', failed(e), choose()); }
 });
@@ -32,32 +35,71 @@ async function open(data, why, from) {
   state.data = data;
   state.from = from ?? state.from;
   if (state.info.sets) state.below = 0;
-  byId('server').textContent = `Classifier of ${state.from}`;
+  byId('server').textContent = t('classifierOf', { from: state.from });
   byId('server').classList.add('on');
   showModel(why);
+  showScore();
 }
 
 function showModel(why) {
   const m = state.info;
   const out = el('output', { for: 'below' }, state.below.toFixed(2));
-  const rule = m.sets ? 'Its prediction sets hold the true class as often as stated; a set of several classes, or of none, is left to people.' : 'A photograph whose most probable class has less than this is left to people.';
+  const rule = m.sets ? t('ruleSets') : t('ruleBelow');
   show('model', why && failed(new Error(why)),
-    m.classes.length > 0 && el('ul', { class: 'chips', 'aria-label': 'Classes' }, m.classes.slice(0, 40).map(c => el('li', {}, c)), m.classes.length > 40 && el('li', {}, `and ${m.classes.length - 40} more`)),
-    el('div', { class: 'line' }, el('label', { for: 'below' }, 'Left to people below'), el('input', { id: 'below', type: 'range', min: 0, max: 1, step: .01, value: state.below, oninput: e => { state.below = Number(e.target.value); out.value = state.below.toFixed(2); judge(); } }), out),
+    m.classes.length > 0 && el('ul', { class: 'chips', 'aria-label': t('classList') }, m.classes.slice(0, 40).map(c => el('li', {}, c)), m.classes.length > 40 && el('li', {}, t('andMore', { n: m.classes.length - 40 }))),
+    el('div', { class: 'line' }, el('label', { for: 'below' }, t('below')), el('input', { id: 'below', type: 'range', min: 0, max: 1, step: .01, value: state.below, oninput: e => { state.below = Number(e.target.value); out.value = state.below.toFixed(2); judge(); } }), out),
     el('p', { class: 'hint' }, rule),
-    m.digest && el('p', { class: 'digest' }, 'Classifier, SHA-256 ', el('code', {}, m.digest)));
-  show('photos', chooser('Drop photographs here', [
-    { id: 'files', label: 'Choose photographs', multiple: true, accept: 'image/*,.tif,.tiff,.bmp,.webp' },
-    { id: 'camera', label: 'Take a photograph', accept: 'image/*', capture: 'environment' }], take));
+    m.digest && el('p', { class: 'digest' }, t('classifierDigest') + ' ', el('code', {}, m.digest)));
+  show('photos', chooser(t('dropPhotographs'), [
+    { id: 'files', label: t('choosePhotographs'), multiple: true, accept: 'image/*,.tif,.tiff,.bmp,.webp' },
+    { id: 'camera', label: t('camera'), accept: 'image/*', capture: 'environment' }], take));
+}
+
+// --- evaluation: the classifier is scored on labelled photographs, and counts leave ---
+
+function showScore(...more) {
+  show('score', el('details', { class: 'card', ...(more.length > 0 && { open: true }) }, el('summary', {}, t('scoreTitle')), el('p', {}, t('scoreLead')),
+    chooser(t('dropFolders'), [{ id: 'score-folder', label: t('chooseFolder'), webkitdirectory: true }], score), more));
+}
+
+// score shows the counts that would leave, and sends or saves them where their owner wants it.
+async function score(files) {
+  if (files.length === 0) return;
+  const bar = el('progress', { max: 1, value: 0, 'aria-label': t('progress') });
+  showScore(bar);
+  try {
+    const secret = await recall('key');
+    if (!secret) throw new Error(t('scoreKey'));
+    const { name } = await program.call('readKey', {}, { data: secret.slice() });
+    const rounds = await fetched(at('/v1/rounds')).catch(() => null);
+    if (rounds) await program.call('round', {}, { data: rounds });
+    const under = f => f.path.split('/').slice(f.path.split('/').findIndex(p => state.info.classes.includes(p))).join('/');
+    const known = files.filter(f => f.path.split('/').slice(0, -1).some(p => state.info.classes.includes(p))).map(f => ({ path: under(f), file: f.file }));
+    const { report: r, path, headers, data } = await program.call('evaluate', { paths: known.map(f => f.path) }, { files: known, progress: (done, all) => { bar.max = all; bar.value = done; } });
+    const sent = el('p', { 'aria-live': 'polite' });
+    const table = (head, rows) => el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': head[0] }, el('table', {}, el('thead', {}, el('tr', {}, head.map(h => el('th', { scope: 'col' }, h)))), el('tbody', {}, rows.map(row => el('tr', {}, row.map((c, i) => el(i ? 'td' : 'th', i ? {} : { scope: 'row' }, String(c ?? '–'))))))));
+    showScore(el('p', {}, t('scoreWhat', { name, least: r.least })),
+      table([t('classList'), t('photos'), t('right')], r.groups.map(g => [g.classes.map(c => state.info.classes[c]).join(', '), g.n, r.few ? null : g.right])),
+      r.few && el('p', { class: 'hint' }, t('scoreFew', { least: r.least })),
+      el('div', { class: 'buttons' },
+        path && el('button', { type: 'button', id: 'score-send', onclick: async () => {
+          try {
+            const reply = await fetch(new URL(at(path), document.baseURI), { method: 'PUT', headers, body: data });
+            if (!reply.ok) throw new Error(await problem(reply));
+            fill(sent, t('scoreSent'));
+          } catch (e) { fill(sent, failed(e)); }
+        } }, t('scoreSend')),
+        el('button', { type: 'button', class: 'quiet', onclick: () => save(`${name.replace(/[^\w.-]/g, '_')}.evaluation.json`, data, 'application/json') }, t('scoreSave'))), sent);
+  } catch (e) { showScore(failed(e)); }
 }
 
 function take(files) {
   for (const { file } of files) {
-    const body = el('div', { class: 'said' }, el('p', {}, 'Waiting.'));
+    const body = el('div', { class: 'said' }, el('p', {}, t('waiting')));
     const card = el('article', { class: 'answer', 'aria-label': file.name }, el('div', { class: 'seen' }, picture(file, '')), body);
     byId('answers').prepend(card);
     state.queue = state.queue.then(async () => {
-      body.replaceChildren(el('p', {}, 'Computing.'));
+      body.replaceChildren(el('p', {}, t('computing')));
       try {
         card.prediction = state.remote ? await state.remote(file) : await program.call('predict', {}, { data: new Uint8Array(await file.arrayBuffer()) });
         card.name = file.name;
@@ -67,12 +109,18 @@ function take(files) {
   }
 }
 
+// agreement says in words how far the heads of the classifier differ: their mutual information as a share of the most there can be.
+function agreement(p) {
+  const share = p.mutual_information / Math.log(p.probabilities.length);
+  return share < .002 ? t('agree') : share < .02 ? t('differSome') : t('differMuch');
+}
+
 const percent = p => p > .995 && p < 1 ? '> 99 %' : p > 0 && p < .005 ? '< 1 %' : `${Math.round(100 * p)} %`;
 
 function verdict(p) {
   const top = Math.max(...p.probabilities), n = p.set?.filter(Boolean).length;
-  if (p.set && n !== 1) return n === 0 ? 'Left to people: no class is like it' : `Left to people: ${n} classes are possible`;
-  return top < state.below ? 'Left to people: not sure enough' : '';
+  if (p.set && n !== 1) return n === 0 ? t('leftNone') : t('leftSeveral', { classes: t('classes', { n }) });
+  return top < state.below ? t('leftUnsure') : '';
 }
 
 function say(card, body) {
@@ -87,11 +135,11 @@ function say(card, body) {
   card.classList.toggle('left', left !== '');
   fill(body,
     el('p', { class: 'big' }, state.info.classes[first], ' ', el('span', { class: 'mute' }, percent(p.probabilities[first]))),
-    p.low && el('p', { class: 'hint' }, `90 % credible interval ${percent(p.low[first])} to ${percent(p.high[first])}`),
-    el('p', { class: left ? 'verdict left' : 'verdict' }, left || 'Answered'),
-    p.set && el('p', { class: 'hint' }, `Prediction set: {${order.filter(i => p.set[i]).map(i => state.info.classes[i]).join(', ')}}`),
+    p.low && el('p', { class: 'hint' }, t('interval', { low: percent(p.low[first]), high: percent(p.high[first]) })),
+    el('p', { class: left ? 'verdict left' : 'verdict' }, left || t('answered')),
+    p.set && el('p', { class: 'hint' }, t('set', { classes: order.filter(i => p.set[i]).map(i => state.info.classes[i]).join(', ') || '–' })),
     el('div', { class: 'bars' }, order.slice(0, 3).map(bar)),
-    el('p', { class: 'hint' }, `${card.name}, disagreement of the heads ${p.mutual_information.toFixed(3)} nats`));
+    el('p', { class: 'hint' }, `${card.name}. ${agreement(p)}`));
 }
 
 function judge() { for (const card of byId('answers').children) if (card.prediction) say(card, card.querySelector('.said')); }
@@ -111,13 +159,13 @@ async function remote() {
   };
   state.info = { classes: [], sets: false }; // the first reply says
   state.remote = ask;
-  byId('where').textContent = `The classifier runs on ${location.host}, to which photographs are sent: the program fmp.wasm.gz is not beside this page.`;
-  byId('server').textContent = `Classifier on ${location.host}`;
+  byId('where').textContent = t('runsThere', { host: location.host });
+  byId('server').textContent = t('classifierOf', { from: location.host });
   byId('server').classList.add('on');
   showModel();
 }
 
 for (const name of ['dragover', 'drop']) addEventListener(name, e => e.preventDefault());
 foot(program).then(find, async e => {
-  try { await remote(); } catch { byId('server').textContent = 'The program is missing'; show('model', failed(e)); }
+  try { await remote(); } catch { byId('server').textContent = t('noProgram'); show('model', failed(e)); }
 });

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"fmp/featurize/imagefile"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/tally"
+)
+
+// signedRequest is the path and the headers of a signed request, which the page sends.
+type signedRequest struct {
+	Path    string            `json:"path"`
+	Headers map[string]string `json:"headers"`
+}
+
+var errKeyAndRound = errors.New("a key and a round are needed")
+
+// ask returns the request for the key's own receipt: the server refuses it where it does not know the key.
+func (s *session) ask(*request) (any, []byte, error) {
+	if s.key == nil || s.round == nil {
+		return nil, nil, errKeyAndRound
+	}
+	return signedRequest{wire.ReceiptPath(s.round.Round, s.key.Name),
+		map[string]string{"Authorization": wire.Authorization(s.round.Ask(s.key))}}, nil, nil
+}
+
+// withdraw returns the request that withdraws the upload.
+func (s *session) withdraw(*request) (any, []byte, error) {
+	if s.key == nil || s.round == nil {
+		return nil, nil, errKeyAndRound
+	}
+	return signedRequest{wire.UploadPath(s.round.Round, s.key.Name), s.round.Withdraw(s.key)}, nil, nil
+}
+
+// withdrawn verifies the reply to a withdrawal, and returns the receipt in lines and its file.
+func (s *session) withdrawn(q *request) (any, []byte, error) {
+	if s.key == nil || s.round == nil {
+		return nil, nil, errKeyAndRound
+	}
+	w := &wire.Withdrawal{}
+	if err := wire.Unmarshal(q.data, w); err != nil {
+		return nil, nil, err
+	}
+	if err := s.round.Gone(w, s.key.Name); err != nil {
+		return nil, nil, err
+	}
+	file, err := json.MarshalIndent(w, "", "  ")
+	return map[string]any{"text": wire.Printed(w)}, append(file, '\n'), err
+}
+
+// evaluate scores the classifier on labelled photographs, and returns the signed counts, with the request that sends them where there is a
+// round.
+func (s *session) evaluate(q *request) (any, []byte, error) {
+	var p struct{ Paths []string }
+	if err := q.into(&p); err != nil {
+		return nil, nil, err
+	}
+	if s.key == nil || s.classifier == nil {
+		return nil, nil, errors.New("a key and a classifier are needed")
+	}
+	f := s.classifier.Manifest
+	src, _, err := imagefile.OpenFiles(p.Paths, q.read, imagefile.Options{Fit: s.classifier.Fit, MaxItems: client.MaxItems,
+		Classes: imagefile.Classes{Names: f.Classes, N: f.C}})
+	if err != nil {
+		return nil, nil, err
+	}
+	scores, err := s.classifier.Scores()
+	if err != nil {
+		return nil, nil, err
+	}
+	bad, err := s.classifier.Images(context.Background(), &counted{Source: src, tell: q.progress}, false, scores.Add)
+	if err := errors.Join(append(bad, err)...); err != nil {
+		return nil, nil, err
+	}
+	r, err := scores.Report(tally.Least, 0, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.round != nil {
+		r.Round, r.Server = s.round.Round, s.round.ServerKey
+	}
+	data, err := r.Sign(s.key)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := struct {
+		signedRequest
+		Report *tally.Report `json:"report"`
+	}{Report: r}
+	if s.round != nil {
+		out.signedRequest = signedRequest{wire.EvaluationPath(s.round.Round, s.key.Name), s.round.Report(s.key, data)}
+	}
+	return out, data, nil
+}
