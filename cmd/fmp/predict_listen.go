@@ -55,15 +55,30 @@ func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level
 	return serde.Marshal(m)
 }
 
+// listening says how predictions are served.
+type listening struct {
+	address string
+	folder  string // of the page
+	hosts   []string
+	reject  float64
+}
+
 // servePredictions answers requests for the predictions of a classifier, the file path with its bytes, on an address of loopback until the
 // context ends.
-func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte, address, folder string,
-	hosts []string) error {
-	if !loopback.Address(address) {
-		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a round are for this machine; put a "+
-			"proxy with TLS before it, or use fmp serve", address)
+func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte, o listening) error {
+	for _, name := range []string{"error", "json", "csv"} {
+		if cmd.Flags().Changed(name) {
+			return usageErrorf("--%s goes with IMAGES, and not with --listen", name)
+		}
 	}
-	pages, err := page.Handler(folder)
+	if !(o.reject >= 0 && o.reject <= 1) {
+		return usageErrorf("--reject is %v; allowed are 0 to 1", o.reject)
+	}
+	if !loopback.Address(o.address) {
+		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a round are for this machine; put a "+
+			"proxy with TLS before it, or use fmp serve", o.address)
+	}
+	pages, err := page.Handler(o.folder)
 	if err != nil {
 		return usageError(fmt.Errorf("--page: %w", err))
 	}
@@ -78,16 +93,16 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 		return err
 	}
 	defer closeTracer()
-	h, closeClassifier, err := service.Classifier(eng, data, pages, log, tracer)
+	h, closeClassifier, err := service.Classifier(eng, data, pages, o.reject, log, tracer)
 	if err != nil {
 		return usageError(fmt.Errorf("classifier %s: %w", path, err))
 	}
 	defer closeClassifier()
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", o.address)
 	if err != nil {
 		return usageError(fmt.Errorf("--listen: %w", err))
 	}
-	srv := service.HTTPServer(h, nil, hosts...)
+	srv := service.HTTPServer(h, nil, o.hosts...)
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "predictions of %s on http://%s\n", path, l.Addr())

@@ -431,7 +431,8 @@ func online(b *browser.Browser, p *place) {
 	}
 	look(b, "join-5-withdrawn")
 	b.Open(address+"/join/", 1280, false)
-	b.Until("document.querySelector('#send .note')?.textContent.includes('You have withdrawn')")
+	b.Until("document.querySelector('#send .note')?.checkVisibility() && " +
+		"document.querySelector('#send .note').textContent.includes('You have withdrawn')")
 	quiet(b, "410")
 }
 

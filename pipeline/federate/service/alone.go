@@ -16,9 +16,11 @@ import (
 
 // Classifier serves one classifier without a round: predictions under the paths of a round's server, the classifier's file under
 // /classifier.onnx, and metrics of predictions under /metrics. Where page is not nil, so is the page that classifies photographs, to which
-// / leads.
-func Classifier(eng engine.Engine, data []byte, page http.Handler, log *slog.Logger, t *trace.Tracer) (http.Handler, func(), error) {
+// / leads. Predictions whose most probable class has less than reject are counted as left to people.
+func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float64, log *slog.Logger, t *trace.Tracer) (http.Handler,
+	func(), error) {
 	p := newPredictor(eng, quietly(log), t)
+	p.watch.reject = reject
 	v := store.Version{Number: 1, Digest: models.DigestBytes(data), Bytes: len(data)}
 	if err := p.serve(v, data, nil); err != nil {
 		return nil, nil, err

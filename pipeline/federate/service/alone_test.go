@@ -20,7 +20,7 @@ func TestClassifierAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("page")) })
-	h, end, err := Classifier(eng, data, page, slog.New(slog.DiscardHandler), nil)
+	h, end, err := Classifier(eng, data, page, 0, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestClassifierAlone(t *testing.T) {
 	if h.ServeHTTP(w, r); w.Code != http.StatusBadRequest {
 		t.Errorf("no image: %d %s", w.Code, w.Body)
 	}
-	if _, _, err := Classifier(eng, []byte("no model"), nil, slog.New(slog.DiscardHandler), nil); err == nil {
+	if _, _, err := Classifier(eng, []byte("no model"), nil, 0, slog.New(slog.DiscardHandler), nil); err == nil {
 		t.Error("a file that is no model is taken")
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"math"
 	"strconv"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -176,6 +178,9 @@ func (s grpcService) ModelInfer(ctx context.Context, q *pb.ModelInferRequest) (*
 	var answer *inferAnswer
 	err = s.p.run(ctx, held, call.rows(), call.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
 		if err = isModel(v, q.ModelName, q.ModelVersion); err == nil { // a newer one may have come since
+			s.p.sayVoid(v, func(name, value string) { err = grpc.SetHeader(ctx, metadata.Pairs(name, value)) })
+		}
+		if err == nil {
 			answer, err = call.answer(v, c, ps)
 		}
 		return err

@@ -117,6 +117,32 @@ func TestGRPCRows(t *testing.T) {
 	}
 }
 
+// TestSupersededIsSaid: each interface says of its predictions that the version holds an upload that was withdrawn, and only then.
+func TestSupersededIsSaid(t *testing.T) {
+	f, dx := serving(t)
+	raw := appendBytes(appendBytes(appendText(nil, 1, modelName), 5, tensorOf("features", "FP32", nil, 1, dx)), 7, make([]byte, 4*dx))
+	for _, void := range []bool{false, true} {
+		f.srv.predictions.void = func(int) bool { return void }
+		r := httptest.NewRequest("POST", grpcPath+"ModelInfer", bytes.NewReader(frame(raw)))
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+		r.Header.Set("Content-Type", "application/grpc")
+		r.Header.Set("Authorization", "Bearer for readers")
+		call := httptest.NewRecorder()
+		f.srv.Handler().ServeHTTP(call, r)
+		for name, w := range map[string]*httptest.ResponseRecorder{
+			"gRPC": call,
+			"/v1":  f.ask("/v1/predict", "application/json", []byte(`{"features":`+rows(1, dx)+`}`)),
+			"/v2": f.ask(inferPath, "application/json",
+				[]byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,`+strconv.Itoa(dx)+`],"data":`+rows(1, dx)+`}]}`)),
+		} {
+			want := map[bool]string{true: withdrawn}[void]
+			if got := w.Header().Get("Fmp-Superseded"); w.Code != http.StatusOK || got != want {
+				t.Errorf("%s: %d, %q; want %q", name, w.Code, got, want)
+			}
+		}
+	}
+}
+
 // TestGRPCRefusals: a call that is no good gets the code that the protocol has for it, and counts as what it is.
 func TestGRPCRefusals(t *testing.T) {
 	f, dx := serving(t)

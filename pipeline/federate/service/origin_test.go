@@ -31,7 +31,7 @@ func listening(t testing.TB, h http.Handler, hosts ...string) string {
 // over HTTP/1.1 and HTTP/2; the server's own page, programs and a named proxy do.
 func TestOtherSites(t *testing.T) {
 	f, _ := serving(t)
-	alone, end, err := Classifier(f.srv.Engine, f.srv.predictions.serving.data, nil, f.srv.Log, nil)
+	alone, end, err := Classifier(f.srv.Engine, f.srv.predictions.serving.data, nil, 0, f.srv.Log, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -389,9 +389,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	err = p.run(r.Context(), &held, kind == "application/json", build, func(v store.Version, c *classify.Classifier,
 		ps []classify.Prediction) error {
 		w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
-		if p.void(v.Number) {
-			w.Header().Set("Fmp-Superseded", withdrawn)
-		}
+		p.sayVoid(v, w.Header().Set)
 		out, err := classify.NewPrinter(&text, c, classify.JSON, 0)
 		if err != nil {
 			return err
@@ -407,6 +405,13 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(text.Bytes())
+}
+
+// sayVoid sets a header where a version that predicts holds an upload that was withdrawn.
+func (p *predictor) sayVoid(v store.Version, set func(name, value string)) {
+	if p.void(v.Number) {
+		set("Fmp-Superseded", withdrawn)
+	}
 }
 
 // featureRows parses {"features": [[...], ...]}, 1 to maxPredictItems rows, and stops at the first beyond that.

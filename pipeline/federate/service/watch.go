@@ -20,6 +20,7 @@ type watch struct {
 	classes                                *prometheus.CounterVec
 	confidence, entropy, disagreement, set prometheus.Histogram
 	open                                   prometheus.Counter
+	reject                                 float64 // predictions whose most probable class has less are open too
 
 	mu    sync.Mutex
 	drift *conformal.Drift
@@ -40,7 +41,7 @@ func newWatch() *watch {
 			"kinds of image.", nats),
 		set: histogram("fmp_prediction_set_classes", "Classes in the prediction set.", []float64{0, 1, 2, 3, 5, 10, 20, 50, 100}),
 		open: prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_predictions_open_total",
-			Help: "Predictions whose set has not one class alone: they are for people."}),
+			Help: "Predictions whose set has not one class alone, or that are less sure than --reject: for people."}),
 	}
 	w.classes.WithLabelValues(otherClass)
 	return w
@@ -88,16 +89,18 @@ func (w *watch) add(c *classify.Classifier, ps []classify.Prediction) {
 		w.entropy.Observe(float64(p.Entropy))
 		w.disagreement.Observe(float64(p.MutualInformation))
 		w.drift.Add(confidence)
-		if p.Set == nil {
-			continue
-		}
-		n := 0
-		for _, in := range p.Set {
-			if in {
-				n++
+		open := confidence < w.reject
+		if p.Set != nil {
+			n := 0
+			for _, in := range p.Set {
+				if in {
+					n++
+				}
 			}
+			w.set.Observe(float64(n))
+			open = open || n != 1
 		}
-		if w.set.Observe(float64(n)); n != 1 {
+		if open {
 			w.open.Inc()
 		}
 	}

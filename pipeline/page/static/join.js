@@ -22,7 +22,7 @@ function refresh() {
   active('step-name', ready);
   active('step-photos', ready && state.name);
   active('step-leaves', ready && state.name && (state.photos.size > 0 || state.upload));
-  active('step-send', ready && state.upload);
+  active('step-send', ready && (state.upload || state.gone));
 }
 
 // reopen starts the program again after it failed, with what it had open.
@@ -189,8 +189,9 @@ async function enrolled() {
   if (!known && !state.gone) soon();
   if (known === state.known && !state.gone) return;
   state.known = known;
-  if (!state.upload && !state.busy) showLeaves();
+  byId('unknown')?.replaceWith(computeButton()); // what its owner is writing beside it stays
   if (state.gone) showSend();
+  refresh();
 }
 
 // --- photographs ---
