@@ -117,7 +117,7 @@ func open() (ways []way, end func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h, closeAll, err := service.Classifier(eng, data, nil, slog.New(slog.DiscardHandler), nil)
+	h, closeAll, err := service.Classifier(eng, data, nil, 0, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return nil, nil, err
 	}
