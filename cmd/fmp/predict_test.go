@@ -62,6 +62,8 @@ func TestClassifierFile(t *testing.T) {
 	}
 	for _, c := range []struct{ want, args string }{
 		{"states no shifts of cameras", path("photo.png") + " --adapt " + path("photo.png")},
+		{"--json goes with IMAGES", "--listen 127.0.0.1:0 --json"},
+		{"--reject is 2", "--listen 127.0.0.1:0 --reject 2"},
 		{"states no shifts of cameras", "--listen 127.0.0.1:0 --adapt " + path("photo.png")},
 		{"level", "--listen 127.0.0.1:0 --level 0.9"},
 		{"allowed are 0.5", "--listen 127.0.0.1:0 --level 0.3"},
