@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom release module edge-all lib wheel wasm page setup demo played test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
+.PHONY: all build size house sbom release module edge-all lib wheel wasm page setup demo played test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -119,6 +119,9 @@ test: setup vet testdata ## everything that must hold
 
 test-short: ## the tests that take seconds
 	$(GO) test -short ./...
+
+house: ## size, comments, wide lines, longest function and words of pages, for ANCHORS (folders) too
+	$(GO) run ./docs/house . $(ANCHORS)
 
 vet: ## formatting and go vet
 	@out=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); \

@@ -222,7 +222,7 @@ func TestReadmeAgrees(t *testing.T) {
 	if told == "" {
 		t.Fatal("README.md gives no command for the tests")
 	}
-	if !regexp.MustCompile(`(?m)^(time )?` + told + `$`).MatchString(read("../.ci/run")) {
+	if !regexp.MustCompile(`(?m)^\s*step ` + told + `$`).MatchString(read("../.ci/run")) {
 		t.Errorf(".ci/run does not run %q, which README.md gives for the tests", told)
 	}
 }

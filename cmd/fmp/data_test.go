@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/engine/ort/orttest"
 )
 
 func TestDataCommands(t *testing.T) {
@@ -104,6 +106,7 @@ func TestDataErrors(t *testing.T) {
 
 // TestBadImagesOfFolders: every command that reads a folder of images names all that it cannot read, and can go on without.
 func TestBadImagesOfFolders(t *testing.T) {
+	orttest.New(t) // skips where there is no ONNX Runtime, which trainings need
 	dir := t.TempDir()
 	photos := filepath.Join(dir, "photos")
 	if code, _, stderr := runFMP(t, "data", "synth", "--photos", "--out", photos, "--train", "300", "--test", "40"); code != exitOK {
