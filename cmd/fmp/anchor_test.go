@@ -1,0 +1,62 @@
+package main
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/assets"
+	"fmp/assets/assetstest"
+	"fmp/models"
+	"fmp/pipeline/federate"
+)
+
+// TestAnchorCommand: the shipped anchor of the drawn digits comes out of the command that its page names; what makes none is refused, and
+// nothing is written.
+func TestAnchorCommand(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "anchor.upload")
+	if code, _, stderr := runFMP(t, "anchor", "--dataset", "digits", "--seed", "1", "-o", out); code != 0 {
+		t.Fatal(stderr)
+	}
+	read := func(data []byte, err error) *federate.Upload {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := federate.Decode(data, federate.Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	got, want := read(os.ReadFile(out)), read(assets.Anchor("digits"))
+	if got.Model != want.Model || got.N != want.N || len(got.Points.Z) != len(want.Points.Z) {
+		t.Fatalf("%d images in %d numbers; want %d and %d", got.N, len(got.Points.Z), want.N, len(want.Points.Z))
+	}
+	for i, v := range want.Points.Z {
+		if math.Abs(float64(got.Points.Z[i]-v)) > 1e-4 { // processors round sums in other orders
+			t.Fatalf("number %d is %v; the shipped anchor has %v", i, got.Points.Z[i], v)
+		}
+	}
+	embedding := filepath.Join(dir, "embedding.onnx")
+	if err := os.WriteFile(embedding, assetstest.Data(t, "digits", models.KindEmbedding), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(dir, "none.upload")
+	for want, args := range map[string][]string{
+		"--images 0":           {"--dataset", "digits", "--images", "0"},
+		"makes no class means": {"--dataset", "digits", "--client-graph", embedding},
+		"missing.onnx":         {"--dataset", "digits", "--client-graph", filepath.Join(dir, "missing.onnx")},
+	} {
+		code, _, stderr := runFMP(t, append([]string{"anchor", "-o", none}, args...)...)
+		if code == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("%v: exit code %d, %s", args, code, stderr)
+		}
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("a refused anchor was written")
+	}
+}
