@@ -115,7 +115,7 @@ played: ## a whole round with a late site, a withdrawal, evaluation and drift; c
 
 test: setup vet testdata ## everything that must hold
 	$(GO) test ./...
-	@set -ex; for d in bench/protocols bench/manifests; do (cd $$d; GOWORK=off $(GO) vet .; GOWORK=off $(GO) test -count=1 .); done
+	@set -ex; for d in bench/protocols bench/manifests bench/gomlx; do (cd $$d; GOWORK=off $(GO) vet .; GOWORK=off $(GO) test -count=1 .); done
 
 test-short: ## the tests that take seconds
 	$(GO) test -short ./...
