@@ -56,12 +56,14 @@ func readRelease(t *testing.T, dir string, want []float64) {
 	// The same uploads give a classifier of the same class; a later version may fit a better one.
 	for name, files := range map[string][]string{"uploads": {at("shop-1.upload"), at("shop-2.upload")}, "part": {at("all.part")}} {
 		next := filepath.Join(t.TempDir(), "next.onnx")
-		run(append([]string{"pool", "--client-graph", at("client.onnx"), "-o", next, "--engine", "pure", "--posterior.samples", "4"}, files...)...)
+		run(append([]string{"pool", "--client-graph", at("client.onnx"), "-o", next, "--engine", "pure", "--posterior.samples", "4"},
+			files...)...)
 		if p := probabilities(next); p[0] < 0.9 {
 			t.Errorf("%s: the image of a 0 is one with probability %v", name, p[0])
 		}
 	}
-	run("pool", at("private.upload"), "--client-graph", at("private.onnx"), "--round", "7", "-o", filepath.Join(t.TempDir(), "p.onnx"), "--engine", "pure")
+	run("pool", at("private.upload"), "--client-graph", at("private.onnx"), "--round", "7", "-o", filepath.Join(t.TempDir(), "p.onnx"),
+		"--engine", "pure")
 	run("verify", at("classifier.onnx"), "--key", at("key.pub"))
 	run("results", "show", at("run"))
 	ledger, err := os.ReadFile(at("ledger"))

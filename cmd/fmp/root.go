@@ -46,9 +46,10 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"client", "Client (fmp-edge makes and sends the upload):", []*cobra.Command{newPredictCommand(), newEvaluateCommand(), newVerifyCommand(),
-			newReceiptsCommand(), newDataCommand()}},
-		{"server", "Server:", []*cobra.Command{newFuseCommand(), newAnchorCommand(), newPoolCommand(), newServeCommand(), newWorkerCommand(), newMergeCommand(),
+		{"client", "Client (fmp-edge makes and sends the upload):", []*cobra.Command{newPredictCommand(), newEvaluateCommand(),
+			newVerifyCommand(), newReceiptsCommand(), newDataCommand()}},
+		{"server", "Server:", []*cobra.Command{newFuseCommand(), newAnchorCommand(), newPoolCommand(), newServeCommand(), newWorkerCommand(),
+			newMergeCommand(),
 			newWithdrawCommand(), newCalibrateCommand(), newKeysCommand(), newSignCommand(), newPackageCommand()}},
 		{"researcher", "Researcher:", []*cobra.Command{newRunCommand(), newScoreCommand(), newGridCommand(), newResultsCommand(),
 			newLabCommand()}},

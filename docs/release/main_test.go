@@ -56,7 +56,8 @@ func TestRelease(t *testing.T) {
 		if !bytes.Equal(data, trees[1][name]) {
 			t.Errorf("%s differs between two builds", name)
 		}
-		if line := fmt.Sprintf("%x  %s\n", sha256.Sum256(data), name); name != "SHA256SUMS" && !strings.Contains(string(trees[0]["SHA256SUMS"]), line) {
+		line := fmt.Sprintf("%x  %s\n", sha256.Sum256(data), name)
+		if name != "SHA256SUMS" && !strings.Contains(string(trees[0]["SHA256SUMS"]), line) {
 			t.Errorf("SHA256SUMS has no line %q", line)
 		}
 	}
