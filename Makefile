@@ -52,7 +52,7 @@ size: build ## hold the programs to their largest sizes
 sbom: build ## bin/fmp.cdx.json and bin/fmp-edge.cdx.json: modules and models, in CycloneDX
 	$(GO) run ./docs/notices -sbom $(BIN)/fmp $(BIN)/fmp-edge
 
-# fmp calls C, so that another platform needs a compiler for it: that of Zig knows all (pip install ziglang; ZIG="python -m ziglang").
+# fmp calls C, so that another platform needs a compiler for it: that of Zig knows all (its Python package is ziglang; ZIG="python -m ziglang").
 # Platforms without one get the client alone.
 ZIG ?= zig
 DIST := dist
