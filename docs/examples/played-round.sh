@@ -162,5 +162,5 @@ shown 'sh send.sh other-camera'
 shown 'curl -fsS $MONITOR/metrics | grep -E "^fmp_drift_(images|.*highest)"'
 above fmp_drift_wealth_decades_highest 2
 say 'By chance alone it ever reaches 2 with a probability of at most .01: of the cameras with seeds 11 to 18, that with 11 is such a chance. The [page of monitoring](monitoring.md) says what to do: label some of the new images, and score them.'
-shown 'fmp evaluate classifier.onnx camera/test | head -n 12'
-shown 'fmp evaluate classifier.onnx other-camera/test | head -n 12'
+shown 'fmp evaluate classifier.onnx camera/test | grep -E "^  (ACC|ECE) "'
+shown 'fmp evaluate classifier.onnx other-camera/test | grep -E "^  (ACC|ECE) "'
