@@ -172,8 +172,8 @@ func (r *calibration) write(classifier, digest string, sets *models.OriginSets) 
 }
 
 // calibrate computes scaling and sets by the predictions that predict hands out, which are of labelled images.
-func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from string, predict func(func([]classify.Prediction) error) error) (
-	*models.OriginSets, error) {
+func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from string,
+	predict func(func([]classify.Prediction) error) error) (*models.OriginSets, error) {
 	d := conformal.Design{ByClass: r.ByClass}
 	kinds, err := r.kinds()
 	if err != nil {

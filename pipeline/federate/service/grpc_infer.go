@@ -176,6 +176,7 @@ func (s grpcService) ModelInfer(ctx context.Context, q *pb.ModelInferRequest) (*
 	}
 	held := &ctx.Value(calling{}).(*grpcCall).held
 	var answer *inferAnswer
+	call.decoding = s.p.decoding
 	err = s.p.run(ctx, held, call.rows(), call.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
 		if err = isModel(v, q.ModelName, q.ModelVersion); err == nil { // a newer one may have come since
 			s.p.sayVoid(v, func(name, value string) { err = grpc.SetHeader(ctx, metadata.Pairs(name, value)) })

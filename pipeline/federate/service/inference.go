@@ -127,6 +127,8 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		if req, err = parseInfer(body, r.Header); err != nil {
 			err = inputf("%w", err)
+		} else {
+			req.decoding = p.decoding
 		}
 	}
 	if err != nil {

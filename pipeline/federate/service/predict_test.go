@@ -112,6 +112,17 @@ func TestPredictions(t *testing.T) {
 	if w := f.ask("/v1/predict", "image/png", picture.Bytes()); w.Code != 200 {
 		t.Errorf("an image: %d %s", w.Code, w.Body)
 	}
+	grey := func(shape string, n int) []byte { // of one level, which no resizing changes
+		return []byte(strings.NewReplacer(`"features"`, `"images"`, "FP32", "UINT8").Replace(string(infer(shape, "["+strings.Repeat("7, ", n-1)+
+			"7]"))))
+	}
+	var flat []string
+	for _, size := range []int{28, 40, 5} {
+		w := f.ask(inferPath, "application/json", grey(fmt.Sprintf("[2, %d, 28, 1]", size), 2*size*28))
+		if flat = append(flat, w.Body.String()); w.Code != 200 || flat[0] != w.Body.String() {
+			t.Errorf("grey images of %d x 28: %d %s, of 28 x 28 %s", size, w.Code, w.Body, flat[0])
+		}
+	}
 	for _, c := range []struct{ path, kind, body, want string }{
 		{"/v1/predict", "application/json", `{"features": ` + rows(1, dx+1) + `}`, "want dx"},
 		{"/v1/predict", "application/json", `{"features": ` + rows(maxPredictItems+1, 1) + `}`, "more than 1024 rows"},
@@ -130,6 +141,11 @@ func TestPredictions(t *testing.T) {
 		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `{}`)), "is no number"},
 		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[1e300]`)), "allowed are"},
 		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)), "want 32"},
+		{inferPath, "application/json", string(grey("[1, 28, 28, 3]", 28*28*3)), "has shape"},
+		{inferPath, "application/json", string(grey("[1, 0, 28, 1]", 1)), "has shape"},
+		{inferPath, "application/json", string(grey("[1, 5, 5, 1]", 24)), "24 numbers; want"},
+		{inferPath, "application/json", string(grey("[1, 16000000, 2, 1]", 1)), "allowed are 16000000 in all"},
+		{inferPath, "application/json", string(grey("[1000, 400, 400, 1]", 1)), "allowed are 33554432 bytes"},
 		{inferPath, "application/json", `{"inputs": []}`, "want one"},
 	} {
 		if w := f.ask(c.path, c.kind, []byte(c.body)); w.Code != 400 || !strings.Contains(w.Body.String(), c.want) {

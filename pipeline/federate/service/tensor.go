@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 
+	"fmp/featurize/imagefile"
 	"fmp/onnx"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/federate/store"
@@ -42,6 +43,8 @@ type inferRequest struct {
 	} `json:"parameters"`
 	Inputs  bounded[tensor]          `json:"inputs"`
 	Outputs bounded[requestedOutput] `json:"outputs"`
+
+	decoding *intake // memory of one image while it is resized
 }
 
 // bounded is a list of at most maxOutputs elements: empty ones of JSON would take a hundred times their text.
@@ -142,21 +145,49 @@ func (q *inferRequest) build(c *classify.Classifier) (*memory, *onnx.Tensor, err
 		}
 		return nil, onnx.NewTensor(x, n, c.Manifest.Dx), nil
 	}
-	n, err := in.check([]int64{-1, int64(c.Fit.H), int64(c.Fit.W), int64(c.Fit.Ch)}, "UINT8")
+	m, err := q.pictures(c.Fit)
+	return m, nil, err
+}
+
+// pictures returns the images of a request, which are of any one size: those of another one than the classifier's are resized as its graph
+// resizes them.
+func (q *inferRequest) pictures(fit imagefile.Fit) (*memory, error) {
+	in := &q.Inputs[0]
+	n, err := in.check([]int64{-1, -1, -1, int64(fit.Ch)}, "UINT8")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	size := c.Fit.Size()
+	h, w := int(in.Shape[1]), int(in.Shape[2])
+	if w > maxPredictPixels/h {
+		return nil, inputf("%s has images of %dx%d pixels; allowed are %d in all", in.Name, w, h, maxPredictPixels)
+	}
+	size := h * w * fit.Ch
+	if n > maxPredictBytes/size {
+		return nil, inputf("%s has %d images of %d bytes; allowed are %d bytes", in.Name, n, size, maxPredictBytes)
+	}
 	x, err := in.bytes(n * size)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	m := &memory{}
 	for i := range n {
 		m.names = append(m.names, fmt.Sprint(i))
-		m.write = append(m.write, func(_ context.Context, dst []uint8) error { copy(dst, x[i*size:(i+1)*size]); return nil })
+		m.write = append(m.write, func(ctx context.Context, dst []uint8) error {
+			pix := x[i*size : (i+1)*size]
+			if h == fit.H && w == fit.W {
+				copy(dst, pix)
+				return nil
+			}
+			held := lease{in: q.decoding}
+			defer held.release()
+			if err := held.take(ctx, ofPixel*int64(h)*int64(w)); err != nil {
+				return err
+			}
+			fit.Pixels(imagefile.Raw(pix, h, w, fit.Ch), dst)
+			return nil
+		})
 	}
-	return m, nil, nil
+	return m, nil
 }
 
 // inferAnswer is the answer to a request: JSON, then the binary data of the outputs that state a size, in their order.
@@ -274,7 +305,7 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 	}
 	ok := len(t.Shape) == len(want) && t.Shape[0] >= 1 && t.Shape[0] <= maxPredictItems
 	for i := 1; ok && i < len(want); i++ {
-		ok = t.Shape[i] == want[i]
+		ok = t.Shape[i] == want[i] || want[i] < 0 && t.Shape[i] >= 1 && t.Shape[i] <= maxPredictPixels
 	}
 	if !ok {
 		shape := t.Shape
