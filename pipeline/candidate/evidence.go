@@ -232,6 +232,7 @@ func (r *Round) evidence(s *sums, cands []candidate, draw func(group []int, limi
 			}
 			for _, a := range here {
 				a.add(&out[g][j], head, s.images)
+				a.addUnheld(&out[g][j], head, s.all.unheld(), c.corpus != nil)
 			}
 		}
 		return nil
@@ -249,6 +250,27 @@ func (r *Round) left(f *fold, c *candidate, o *Options) (linear, error) {
 
 // add adds the log-likelihood of the client's images under a head in the basis.
 func (a *asked) add(to *moments.Curve, h linear, images float64) {
+	a.each(h, func(v cell, rows []float64) { addRows(to, rows, len(h.bias), v, surprises/images) })
+}
+
+// addUnheld adds what images of classes that nobody holds are worth, with a weight beside one image of the client's: each of its images is
+// asked about as if nobody held its class, whose logit is then that of the grand mean, 0. Where a corpus has all classes, it tells them.
+func (a *asked) addUnheld(to *moments.Curve, h linear, weight float64, told bool) {
+	if weight == 0 {
+		return
+	}
+	c := len(h.bias)
+	a.each(h, func(v cell, rows []float64) {
+		for at := v.class; !told && at < len(rows); at += c {
+			rows[at] = 0
+		}
+		v.share *= weight
+		addRows(to, rows, c, v, 0)
+	})
+}
+
+// each calls do with the logits of each cell's images under a head in the basis, [N, C], which it may overwrite.
+func (a *asked) each(h linear, do func(v cell, rows []float64)) {
 	c := len(h.bias)
 	k := len(h.w) / c
 	l := timesT(a.rows, h.w, len(a.rows)/k, k, c)
@@ -264,7 +286,7 @@ func (a *asked) add(to *moments.Curve, h linear, images float64) {
 				axpy(1, own, rows[at:at+c])
 			}
 		}
-		addRows(to, rows, c, v, surprises/images)
+		do(v, rows)
 	}
 }
 

@@ -45,11 +45,7 @@ func (a *resample) of(p *pool) *discriminant { return p.in(*a.target).at(a.stren
 
 func (a *resample) head(p *pool) erm.Theta {
 	h := a.of(p)
-	l := h.linear().over(a.temperature)
-	if a.prior == nil {
-		l.bias = h.doubted(l.bias)
-	}
-	return h.head(*l)
+	return h.head(*h.linear().over(a.temperature))
 }
 
 // drawn returns the discriminant's pool with images drawn from its prediction.

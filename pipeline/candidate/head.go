@@ -2,7 +2,6 @@ package candidate
 
 import (
 	"math"
-	"slices"
 
 	"fmp/pipeline/erm"
 )
@@ -119,21 +118,6 @@ func (h *discriminant) linear() linear {
 		w[i] = v * h.precision[i%h.k]
 	}
 	return linear{w, h.bias}
-}
-
-// doubt is the log prior odds of a class that no client holds, beside one that some do: it is as likely as not that the round has it. Where
-// a corpus tells how class means lie, its prior says as much.
-const doubt = -math.Ln2
-
-// doubted returns biases with those of classes that nobody holds at their prior odds.
-func (p *pool) doubted(bias []float64) []float64 {
-	out := slices.Clone(bias)
-	for y := range out {
-		if !p.held(y) {
-			out[y] += doubt
-		}
-	}
-	return out
 }
 
 // roots returns the square roots of the precision: u * roots has covariance I within classes.

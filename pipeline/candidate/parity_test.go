@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"gonum.org/v1/gonum/floats"
-
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -198,27 +196,6 @@ func TestParity(t *testing.T) {
 	}
 }
 
-// doubted returns the reference's probabilities with those of classes that nobody holds at half the odds.
-func (p *parity) doubted() []float64 {
-	held := make([]bool, p.round().C)
-	for _, u := range p.round().Clients {
-		for _, v := range u.cells() {
-			held[v.class] = true
-		}
-	}
-	out := slices.Clone(p.Posterior.P)
-	for at := 0; at < len(out); at += len(held) {
-		row := out[at : at+len(held)]
-		for y, is := range held {
-			if !is {
-				row[y] *= math.Exp(doubt)
-			}
-		}
-		scale(1/floats.Sum(row), row)
-	}
-	return out
-}
-
 // With draws of its own the posterior is the reference's: its probabilities are, on average over seeds.
 func TestPosteriorLikeTheReference(t *testing.T) {
 	const seeds = 40
@@ -238,7 +215,7 @@ func TestPosteriorLikeTheReference(t *testing.T) {
 				}
 			}
 			var away float64
-			for i, v := range p.doubted() {
+			for i, v := range p.Posterior.P {
 				away += math.Abs(mean[i]-v) / float64(len(mean))
 			}
 			if t.Logf("probabilities differ by %.4f", away); away > 0.012 {

@@ -28,6 +28,18 @@ type pool struct {
 
 func (p *pool) held(class int) bool { return p.n[class] > 0 }
 
+// unheld returns the number of classes that nobody holds beside those that somebody does: the share of their images among new ones, which
+// are of all classes alike.
+func (p *pool) unheld() float64 {
+	held := 0.0
+	for _, n := range p.n {
+		if n > 0 {
+			held++
+		}
+	}
+	return (float64(p.c) - held) / held
+}
+
 // finish sets the grand mean.
 func (p *pool) finish() {
 	p.m0 = make([]float64, p.k)

@@ -152,9 +152,6 @@ func (r *Round) finish(to *Component, c *candidate, h *discriminant, l linear, t
 		to.spread = h.curvature(on, *l.over(1 / t), t)
 		return
 	}
-	if c.prior == nil {
-		l.bias = h.doubted(l.bias)
-	}
 	to.Head = h.head(l)
 	to.resample = &resample{c, h.pool, t}
 	if v := h.spread(t); v != nil {
