@@ -223,7 +223,7 @@ func code(t testing.TB, data []byte) string {
 // TestRound: uploads are taken once, their receipts hold, a restart loses nothing, the classifier does not depend on the order
 // of arrival, and each version names what is in it.
 func TestRound(t *testing.T) {
-	f := newFixture(t, "quorum: 3\nlate: true\nagain: 10s\n")
+	f := newFixture(t, "quorum: 3\naccept_late: true\nrebuild_interval: 10s\n")
 	uploads := map[string][]byte{}
 	for i, c := range []string{"c", "d/e f", "a"} {
 		uploads[c] = f.made(c, 1, nil)

@@ -21,7 +21,7 @@ import (
 
 const (
 	twoSecret  = "known to the servers alone"
-	twoServers = "quorum: 3\nleast: 2\nprivacy: {epsilon: 1, noise: two-servers, points: 10}\n"
+	twoServers = "quorum: 3\nmin_uploads: 2\nprivacy: {epsilon: 1, noise: two-servers, points: 10}\n"
 )
 
 // pair is leader and helper of one round. The helper is reached through a proxy, so that it may go and come back.
