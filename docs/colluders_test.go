@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/lab/attack"
 )
 
-// keptColluders are the runs of fmp bench round --colluders in results/colluders (colluders.sh). Those of a shipped anchor have a row without
-// colluders.
+// keptColluders are the runs of fmp bench round --colluders in results/colluders (colluders.sh). Those of a shipped anchor have a row
+// without colluders.
 var keptColluders = []struct {
 	form, title string
 	draws       int
@@ -51,8 +51,8 @@ func readColluders(t *testing.T, form, alpha string, draws int, shipped bool) (r
 	return rows, none
 }
 
-// TestColluders: the tables of colluders are those of the kept runs. Where images are known no round falls with up to five colluders of ten,
-// up to four cost .02 at most on average, and honest rounds lose no more than .005 by it, and none .01.
+// TestColluders: the tables of colluders are those of the kept runs. Where images are known no round falls with up to five colluders of
+// ten, up to four cost .02 at most on average, and honest rounds lose no more than .005 by it, and none .01.
 func TestColluders(t *testing.T) {
 	var b, honest strings.Builder
 	b.WriteString("\n| mean loss, rounds that fall: judged; anchored | attack | 1 of 10 | 2 | 3 | 4 | 5 |\n")

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestNamedTests: each test that a page names, as the one that holds a claim, is there. The log of changes and notes name those of their day.
+// TestNamedTests: each test that a page names, as the one that holds a claim, is there. The log of changes and notes name those of their
+// day.
 func TestNamedTests(t *testing.T) {
 	declared, named := map[string]bool{}, map[string][]string{}
 	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)

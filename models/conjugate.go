@@ -374,8 +374,8 @@ func (g conjugate) means(points, weights build.Ref) (mean, mass, names build.Ref
 	return mean, mass, names
 }
 
-// maxNamed is the number of classes up to which the names of a client's classes are stored in its graph, where [ParseClient] looks for them.
-// Of more classes they would be most of a model.
+// maxNamed is the number of classes up to which the names of a client's classes are stored in its graph, where [ParseClient] looks for
+// them. Of more classes they would be most of a model.
 const maxNamed = 1 << 10
 
 // eye returns [C, C] with ones on the diagonal.

@@ -99,7 +99,8 @@ func explainGraph(c *client.Client) string {
 			f.C, f.PointWidth(), f.PointWidth()*(f.PointWidth()+1)/2, f.Bytes, f.PointWidth(), moments.MaxCalibration)
 	case f.ClassMeans:
 		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made "+
-			"of each image; %d bytes at most in all (float32)\n- with --calibrate the same numbers of the requested number of images, with their classes\n",
+			"of each image; %d bytes at most in all (float32)\n"+
+			"- with --calibrate the same numbers of the requested number of images, with their classes\n",
 			f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
 	default:
 		text += fmt.Sprintf("- the number of images\n- %d points of %d numbers, each a weighted average over images, and their masses, which "+

@@ -72,8 +72,9 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
 	outputs.Files(cmd.Flags(), "output")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged")
-	flags.StringVar(&o.anchor, "anchor", pool.ShippedAnchor, "`UPLOAD` of images that the server knows, by which they are judged besides, as in "+
-		"fmp pool")
+	flags.StringVar(&o.anchor, "anchor", pool.ShippedAnchor,
+		"`UPLOAD` of images that the server knows, by which they are judged besides, as in "+
+			"fmp pool")
 	flags.BoolVar(&o.trust, "trust", false, "take every client that is summed for honest")
 	flags.StringArrayVar(&o.without, "without", nil, "`UPLOAD` of a client that withdraws, which is passed over, and taken out of parts "+
 		"(repeatable)")

@@ -138,9 +138,9 @@ func TestPagesAreFresh(t *testing.T) {
 	}
 }
 
-// TestReadmeShowsTheDemo: the run directory that README.md names is that of `make demo` today: its name is a digest of
+// TestPageShowsTheDemo: the run directory that docs/install.md names is that of `make demo` today: its name is a digest of
 // settings, models and data. Where one of them has changed, run make demo and copy what it prints, and run make figures.
-func TestReadmeShowsTheDemo(t *testing.T) {
+func TestPageShowsTheDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes the features of the embedded digits")
 	}
@@ -151,12 +151,12 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("run directory: runs/digits-%.8s ", p.Manifest.Identity); !strings.Contains(string(readme), want) {
-		t.Errorf("README.md lacks %q: what it shows of make demo is another run's", want)
+	if want := fmt.Sprintf("run directory: runs/digits-%.8s ", p.Manifest.Identity); !strings.Contains(string(page), want) {
+		t.Errorf("docs/install.md lacks %q: what it shows of make demo is another run's", want)
 	}
 }
 

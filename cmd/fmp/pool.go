@@ -134,9 +134,9 @@ in (uint8, [n, height, width, channels]), class probabilities out, with their en
 predict, fmp evaluate, fmp-edge predict and any ONNX Runtime run it.
 
 The preprocessing and the extractor are those of the client graph that made the uploads (--client-graph). Moments need no predictor.
-That of class means is the one that comes with the program for the extractor (--predictor gives another; --set open.model=FILE the one for classes that the corpus
-lacks). Of class means the uploads say themselves whether their classes are the corpus's (closed scope) or new (open scope); --scope
-closed or open decides it for them. Where the client graph comes with the program as well, neither is needed. All uploads must come
+That of class means is the one that comes with the program for the extractor (--predictor gives another; --set open.model=FILE the one
+for classes that the corpus lacks). Of class means the uploads say themselves whether their classes are the corpus's (closed scope) or
+new (open scope); --scope closed or open decides it for them. Where the client graph comes with the program as well, neither is needed. All uploads must come
 from one client graph, of one round, and from clients of different names. Of more than ` + strconv.Itoa(pool.MaxPoints) + ` points,
 those of one class that are near each other are taken together: masses and class means stay as they are.
 
@@ -220,8 +220,9 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.groups, "groups", "", "sets that hold for the images of each group of clients, `NAME=CLIENT,...;...`")
 	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
 		"clients' calibration points say so")
-	flags.StringVar(&o.anchor, "anchor", pool.ShippedAnchor, "`UPLOAD` of images that the server knows, its own or those of an earlier round, by "+
-		"which clients are judged; default: the one that comes with the program for the extractor and the classes, or none")
+	flags.StringVar(&o.anchor, "anchor", pool.ShippedAnchor,
+		"`UPLOAD` of images that the server knows, its own or those of an earlier round, by "+
+			"which clients are judged; default: the one that comes with the program for the extractor and the classes, or none")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")
 	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.of, "for", "",

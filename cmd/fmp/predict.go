@@ -161,7 +161,8 @@ Where fmp pool found clients whose cameras differ, --adapt takes a folder of ima
 leaves out of IMAGES what sets that camera apart (fmp pool --for CLIENT is for a client of the round).
 
 --listen answers requests on this machine in place of IMAGES: the Open Inference Protocol (/v2), images as they are (/v1/predict), and a
-page to drop photographs on, at /. Its /metrics count as left to people what --reject says beside the sets. With --adapt and --level it serves the classifier of that camera, with sets of that level.`
+page to drop photographs on, at /. Its /metrics count as left to people what --reject says beside the sets.
+With --adapt and --level it serves the classifier of that camera, with sets of that level.`
 
 func newPredictCommand() *cobra.Command {
 	var asJSON, asCSV bool

@@ -253,8 +253,8 @@ func (a *asked) add(to *moments.Curve, h linear, images float64) {
 	a.each(h, func(v cell, rows []float64) { addRows(to, rows, len(h.bias), v, surprises/images) })
 }
 
-// addUnheld adds what images of classes that nobody holds are worth, with a weight beside one image of the client's: each of its images is
-// asked about as if nobody held its class, whose logit is then that of the grand mean, 0. Where a corpus has all classes, it tells them.
+// addUnheld adds the log-likelihood of images of classes that nobody holds, with a weight beside one image of the client's. Each of its
+// images stands for one, as if nobody held its class: the logit is then that of the grand mean, 0. A corpus that has all classes tells them.
 func (a *asked) addUnheld(to *moments.Curve, h linear, weight float64, told bool) {
 	if weight == 0 {
 		return

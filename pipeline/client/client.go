@@ -1,9 +1,9 @@
 // Package client computes a client's part of a round: labelled images to an upload, by a client graph whose maker it need not trust.
 //
-// The graph is taken apart before an image is read (models.ParseClient): all but its extractor must be a graph of fmp fuse, and the extractor
-// one that the owner of the images approved ([Approved]). Labels, counts, clipping and noise are this program's own. In private rounds one
-// image at a time goes through the graph, so that none can move the row of another; an image of which the graph makes no finite row counts
-// as a row of zeros, so that neither absence nor an error tells of it.
+// The graph is taken apart before an image is read (models.ParseClient): all but its extractor must be a graph of fmp fuse, and the
+// extractor one that the owner of the images approved ([Approved]). Labels, counts, clipping and noise are this program's own. In private
+// rounds one image at a time goes through the graph, so that none can move the row of another; an image of which the graph makes no
+// finite row counts as a row of zeros, so that neither absence nor an error tells of it.
 package client
 
 import (

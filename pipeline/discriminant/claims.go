@@ -278,8 +278,8 @@ func share(c Client) float64 {
 	return c.Share
 }
 
-// directions returns directions, [k, r], in which W is I and the class means are uncorrelated, and the sums of squares of the means along them,
-// in descending order. They are of the span of W's [leading] principal directions, which class means had no part in: in all of many
+// directions returns directions, [k, r], in which W is I and the class means are uncorrelated, and the sums of squares of the means along
+// them, in descending order. They are of the span of W's [leading] principal directions, which class means had no part in: in all of many
 // coordinates the means of few images lie apart by their noise, and a second client of a class would seem to contradict the first.
 func directions(h *head) (*mat.Dense, []float64, error) {
 	k, c := h.a.Dims()

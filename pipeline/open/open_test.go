@@ -348,7 +348,8 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		near(t, "scalars", got.Scalars[:], p.Scalars[:])
-		near(t, "h of the intervals, the scale and the deviation", []float64{got.Widening, got.Scale, got.TemperatureSpread()}, []float64{1.5, 0.25, 0.125})
+		near(t, "h of the intervals, the scale and the deviation", []float64{got.Widening, got.Scale, got.TemperatureSpread()},
+			[]float64{1.5, 0.25, 0.125})
 		if got.Ends != ends {
 			t.Errorf("ends %v, want %v", got.Ends, ends)
 		}

@@ -246,7 +246,8 @@ func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 
 // Posterior samples the posterior in parts, which do executes in any order and on any machine; if do is nil, they are executed here.
 // The samples do not depend on who executes them.
-func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, parts []SampleRange) ([]*Piece, error)) (*posterior.Result, error) {
+func (s *Sampling) Posterior(ctx context.Context,
+	do func(ctx context.Context, parts []SampleRange) ([]*Piece, error)) (*posterior.Result, error) {
 	if s.clients != nil {
 		return s.moments(ctx)
 	}

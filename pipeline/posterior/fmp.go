@@ -209,8 +209,8 @@ func (k *conjugateIntervals) Compute(ctx context.Context, features []float32, le
 	return k.predictor.Intervals(ctx, k.drawn, features, level)
 }
 
-// Graph returns the graph of the heads' coordinates and of Compute at IntervalLevel: features [n, dx] to coordinates [n, k], low and high [n,
-// C]. It is nil where the predictor has no graphs.
+// Graph returns the graph of the heads' coordinates and of Compute at IntervalLevel: features [n, dx] to coordinates [n, k], low and
+// high [n, C]. It is nil where the predictor has no graphs.
 func (k *conjugateIntervals) Graph(ctx context.Context) (*onnx.Model, error) {
 	p, ok := k.predictor.(interface {
 		IntervalGraph(ctx context.Context, d sample.Drawn, level float64) (*onnx.Model, error)

@@ -98,8 +98,9 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Jud
 
 // judge returns the posterior's view of the clients, given the uploads with the masses that count.
 func (c *claims) judge(u honesty.Uploads, states *honesty.States, honest []float64) *Judgement {
-	j := &Judgement{Yielded: c.yielded, Honest: honest, Claimed: make([]float64, u.Clients), Counted: make([]float64, u.Clients), Dispute: states.Dispute(u),
-		share: make([]float64, len(c.claimed))}
+	j := &Judgement{Yielded: c.yielded, Honest: honest, Claimed: make([]float64, u.Clients), Counted: make([]float64, u.Clients),
+		Dispute: states.Dispute(u),
+		share:   make([]float64, len(c.claimed))}
 	for i, n := range c.claimed {
 		m := i / u.Classes
 		j.Claimed[m], j.Counted[m] = j.Claimed[m]+n, j.Counted[m]+u.Masses[i]

@@ -73,7 +73,8 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 
 // anchored returns the claims of clients that known moments judge, beside them in the clients' coordinates, whose calibration points are
 // judged by the discriminant of the known moments alone.
-func anchored(clients []discriminant.Client, known discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {
+func anchored(clients []discriminant.Client,
+	known discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {
 	a = &MomentsAgainst{}
 	if a.points, _, _, err = discriminant.NewJudges([]discriminant.Client{known}, nil); err != nil {
 		return nil, u, nil, fmt.Errorf("known moments: %w", err)

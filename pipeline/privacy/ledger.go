@@ -199,7 +199,8 @@ func Spend(lines []byte, s Spending, limit float64, again bool) (line []byte, to
 	return append(line, '\n'), total, earlier, err
 }
 
-// read passes the lines of the file to next, with the chain that they follow, and appends its result. The seal then holds the end of these lines.
+// read passes the lines of the file to next, with the chain that they follow, and appends its result. The seal then holds the end of
+// these lines.
 func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) ([]byte, error) {
 		c, err := openChain(l.Path+sealSuffix, lines)

@@ -262,8 +262,9 @@ func TestTornLedger(t *testing.T) {
 	}
 }
 
-// TestEditedLedger: whatever is changed in a ledger, taken out of it or put into it is seen by the next release, and so is a seal that is of
-// another ledger; a ledger from before there was a seal gets one. Noise that is not its budget's is not believed without a seal either.
+// TestEditedLedger: whatever is changed in a ledger, taken out of it or put into it is seen by the next release, and so is a seal that
+// is of another ledger; a ledger from before there was a seal gets one. Noise that is not its budget's is not believed without a seal
+// either.
 func TestEditedLedger(t *testing.T) {
 	t.Parallel()
 	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}

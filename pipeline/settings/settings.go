@@ -101,8 +101,8 @@ func Check(config any) []error {
 	return errs
 }
 
-// FillDefaults replaces the settings of a struct that are left at 0 by values that suit a data set ([assets.DatasetDefaults]), and returns the keys that it
-// set. Those that leave names stay.
+// FillDefaults replaces the settings of a struct that are left at 0 by values that suit a data set ([assets.DatasetDefaults]), and
+// returns the keys that it set. Those that leave names stay.
 func FillDefaults(config any, dataset string, leave ...string) []string {
 	suits := assets.DefaultsFor(dataset)
 	values := map[string]any{"dataset.classes": suits.Classes, "erm.l2": suits.L2, "federation.points": suits.Points,

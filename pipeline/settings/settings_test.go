@@ -36,7 +36,8 @@ func TestOwnStruct(t *testing.T) {
 		t.Errorf("errors %v", errs)
 	}
 	c.Dataset.Name = "cifar100"
-	if keys := FillDefaults(&c, "cifar100", "dataset.classes"); !slices.Equal(keys, []string{"erm.l2"}) || c.ERM.L2 != 7 || c.Dataset.Classes != "" {
+	keys := FillDefaults(&c, "cifar100", "dataset.classes")
+	if !slices.Equal(keys, []string{"erm.l2"}) || c.ERM.L2 != 7 || c.Dataset.Classes != "" {
 		t.Errorf("suited %q: %+v", keys, c)
 	}
 	if keys := FillDefaults(&c, "cifar100"); !slices.Equal(keys, []string{"dataset.classes"}) || c.Dataset.Classes != "20" || c.ERM.L2 != 7 {

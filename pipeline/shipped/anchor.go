@@ -44,8 +44,8 @@ func Anchor(client models.Manifest, graph *onnx.Model) (*federate.Upload, error)
 	return nil, fmt.Errorf("no anchor of these classes behind extractor %.12s comes with the program: %w", client.Extractor, fs.ErrNotExist)
 }
 
-// named returns class means with their classes by the numbers that a client graph gives their names, in its coordinates; nil where a class is
-// missing, or the coordinates are others.
+// named returns class means with their classes by the numbers that a client graph gives their names, in its coordinates; nil where a
+// class is missing, or the coordinates are others.
 func named(means *point.Set, names []string, f models.Manifest, graph *onnx.Model) *point.Set {
 	row := means.Features
 	if f.K != 0 {

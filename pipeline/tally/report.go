@@ -17,10 +17,10 @@ const (
 	Format = 1
 	// MaxBytes is the maximum size of a report.
 	MaxBytes = 4 << 20
-	// maxClasses and maxCount bound the claims of a report, and MaxSize its [Report.Size] and that of a pool of reports, so that 32 bits hold
-	// every sum.
+	// maxClasses and maxCount bound the claims of a report.
 	maxClasses, maxCount = 100_000, 1_000_000_000
-	MaxSize              = 2 * maxCount
+	// MaxSize is the maximum [Report.Size], also of a pool of reports, so that 32 bits hold every sum.
+	MaxSize = 2 * maxCount
 )
 
 // Report is the counts of one site, signed by it.

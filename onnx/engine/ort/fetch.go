@@ -166,8 +166,8 @@ func present(dir string, files []libraryFile) error {
 }
 
 // checkCached returns an error for a library in the cache, or beside the program under the name that releases give it, that is
-// not the published one, with all that it loads. The file is read whole, once a process: its time and size prove nothing, as both can be set. real is path without symbolic links. A library elsewhere is the
-// user's own.
+// not the published one, with all that it loads. The file is read whole, once a process: its time and size prove nothing, as both can be
+// set. real is path without symbolic links. A library elsewhere is the user's own.
 func checkCached(path, real string) error {
 	dir, err := CacheDir()
 	if err != nil {

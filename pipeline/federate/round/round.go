@@ -113,8 +113,11 @@ type Bounds struct {
 	Norm float64 `yaml:"norm"`
 }
 
-// NoOpen stands in place of a file where there is no open predictor, or no anchor, and DefaultAnchor where the anchor is the program's.
-const NoOpen, DefaultAnchor = "none", "default"
+// NoOpen stands in place of a file where there is no open predictor, or no anchor.
+const NoOpen = "none"
+
+// DefaultAnchor stands for the anchor that comes with the program.
+const DefaultAnchor = "default"
 
 // Duration is a time.Duration written as 90s or 2h.
 type Duration time.Duration
@@ -365,7 +368,8 @@ func (f *File) fillPrivacy() error {
 		{b.Noise == privacy.TwoServers && f.AcceptLate, "accept_late: true", "two servers open one sum, at quorum or at the deadline"},
 		{f.Honesty != nil && *f.Honesty, "honesty: true", "honesty compares single uploads without noise, which a private round has none of"},
 		{f.Calibrate > 0, "calibrate", "calibration points are single images, which a private round protects"},
-		{f.Anchor != "" && f.Anchor != NoOpen && f.Anchor != DefaultAnchor, "anchor", "honesty is judged by single uploads without noise, which a private round has none of"},
+		{f.Anchor != "" && f.Anchor != NoOpen && f.Anchor != DefaultAnchor, "anchor",
+			"honesty is judged by single uploads without noise, which a private round has none of"},
 		{f.Sets != Sets{}, "sets", "they want calibration points, which a private round has none of"},
 		{f.Replace, "replace: true", "a second upload of a client spends its budget a second time"},
 		{f.Open != "" && f.Open != NoOpen || f.Scope == "open", "open", "the private predictor is for the corpus's classes"},

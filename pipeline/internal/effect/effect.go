@@ -135,9 +135,9 @@ type cell struct {
 	x     []float64
 }
 
-// Estimate estimates the effects of clients' class means, with their numbers of images as weights. white [dx, k] maps differences of class means
-// to coordinates in which the covariance within classes is I, back [k, dx] maps these to differences of class means. It returns nil
-// where no client has an effect.
+// Estimate estimates the effects of clients' class means, with their numbers of images as weights. white [dx, k] maps differences of
+// class means to coordinates in which the covariance within classes is I, back [k, dx] maps these to differences of class means. It
+// returns nil where no client has an effect.
 func Estimate(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 	if len(sets) < 3 { // with two it cannot be told which of them is shifted
 		return nil, nil
@@ -484,8 +484,8 @@ func (d *difference) effect(tail float64) (b []float64, share float64) {
 	return d.mean, 1 / max(1, d.noise/d.free)
 }
 
-// separate sets the sums that tell how far apart the client's classes lie, given their differences about their mean, the others' means and the
-// variances of these.
+// separate sets the sums that tell how far apart the client's classes lie, given their differences about their mean, the others' means
+// and the variances of these.
 func (d *difference) separate(off, refs [][]float64, weights, spread []float64) {
 	k, total := float64(len(refs[0])), floats.Sum(weights)
 	centre := make([]float64, len(refs[0]))

@@ -177,7 +177,8 @@ func Pool(reports []*tally.Report) (*Result, error) {
 		size += r.Size()
 		switch {
 		case size > tally.MaxSize:
-			return nil, fmt.Errorf("pooling evaluations: counts of more than %d in all: one of the sites claims images that it has not", tally.MaxSize)
+			return nil, fmt.Errorf("pooling evaluations: counts of more than %d in all: one of the sites claims images that it has not",
+				tally.MaxSize)
 		case i > 0 && r.Site == reports[i-1].Site:
 			return nil, fmt.Errorf("pooling evaluations: two reports of %q; give one", r.Site)
 		case r.Classifier != first.Classifier || r.Classes != first.Classes || r.Level != first.Level:
