@@ -136,8 +136,9 @@ predict, fmp evaluate, fmp-edge predict and any ONNX Runtime run it.
 The preprocessing and the extractor are those of the client graph that made the uploads (--client-graph). Moments need no predictor.
 That of class means is the one that comes with the program for the extractor (--predictor gives another; --set open.model=FILE the one
 for classes that the corpus lacks). Of class means the uploads say themselves whether their classes are the corpus's (closed scope) or
-new (open scope); --scope closed or open decides it for them. Where the client graph comes with the program as well, neither is needed. All uploads must come
-from one client graph, of one round, and from clients of different names. Of more than ` + strconv.Itoa(pool.MaxPoints) + ` points,
+new (open scope); --scope closed or open decides it for them. Where the client graph comes with the program as well, neither is needed.
+All uploads must come from one client graph, of one round, and from clients of different names.
+Of more than ` + strconv.Itoa(pool.MaxPoints) + ` points,
 those of one class that are near each other are taken together: masses and class means stay as they are.
 
 A client whose class means differ from the others' by one shift, as with another camera, is treated as shifted, not dishonest: the shift is

@@ -254,7 +254,8 @@ func (a *asked) add(to *moments.Curve, h linear, images float64) {
 }
 
 // addUnheld adds the log-likelihood of images of classes that nobody holds, with a weight beside one image of the client's. Each of its
-// images stands for one, as if nobody held its class: the logit is then that of the grand mean, 0. A corpus that has all classes tells them.
+// images stands for one, as if nobody held its class: the logit is then that of the grand mean, 0. A corpus that has all classes tells
+// them.
 func (a *asked) addUnheld(to *moments.Curve, h linear, weight float64, told bool) {
 	if weight == 0 {
 		return
