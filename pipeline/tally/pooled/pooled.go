@@ -94,6 +94,26 @@ func logit(k, n, noise float64) (theta, variance float64) {
 	return math.Log(a / b), 1/a + 1/b + noise*noise*(1/(a*a)+1/(b*b))
 }
 
+// logits returns the log-odds of sites' shares and their variances. A hidden count is taken where its share is nearest the pooled one of the
+// sites that tell theirs: it does not tell sites apart that may be alike.
+func logits(of []share) (theta, variance []float64) {
+	var told share
+	for _, s := range of {
+		if s.low == s.high {
+			told.n, told.low = told.n+s.n, told.low+s.low
+		}
+	}
+	for _, s := range of {
+		at := (s.low + s.high) / 2
+		if told.n > 0 {
+			at = min(max(told.low/told.n*s.n, s.low), s.high)
+		}
+		t, v := logit(at, s.n, s.noise)
+		theta, variance = append(theta, t), append(variance, v)
+	}
+	return theta, variance
+}
+
 func expit(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // interval returns a share with its 95% interval: from the lower end of the lower bound to the upper end of the upper one, on the scale of
@@ -117,12 +137,11 @@ func (s share) interval() Share {
 func overall(of []share) Overall {
 	o := Overall{Sites: len(of), DF: len(of) - 1, P: 1}
 	var all share
-	var values, theta, variance []float64
+	var values []float64
+	theta, variance := logits(of)
 	for _, s := range of {
 		all.n, all.low, all.high = all.n+s.n, all.low+s.low, all.high+s.high
 		all.noise = math.Hypot(all.noise, s.noise)
-		t, v := logit((s.low+s.high)/2, s.n, s.noise)
-		theta, variance = append(theta, t), append(variance, v)
 		values = append(values, s.interval().Value)
 	}
 	o.Pooled = all.interval()

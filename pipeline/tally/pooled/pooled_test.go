@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/models/rng"
 	"fmp/pipeline/tally"
 )
 
@@ -146,5 +147,41 @@ func TestPoolSize(t *testing.T) {
 	}
 	if _, err := Pool(reports); err == nil || !strings.Contains(err.Error(), "that it has not") {
 		t.Errorf("2.7 billion images: %v", err)
+	}
+}
+
+// TestHiddenCountsAlarmNobody: sites that draw alike are told apart no more often than the level of the test says, also where some hide
+// their few wrong images.
+func TestHiddenCountsAlarmNobody(t *testing.T) {
+	const rounds, sites, n, least = 1000, 5, 60, 10
+	r := rng.New(1, "hidden")
+	for _, accuracy := range []float64{0.8, 0.85, 0.92} {
+		apart := 0
+		for range rounds {
+			var reports []*tally.Report
+			for i := range sites {
+				right := 0
+				for range n {
+					if r.Float64() < accuracy {
+						right++
+					}
+				}
+				own := of(string(rune('a'+i)), n, right, least)
+				if n-right < least {
+					own.Few, own.Groups[0].Right = "wrong", nil
+				}
+				reports = append(reports, own)
+			}
+			pooled, err := Pool(reports)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pooled.Accuracy.P < 0.05 {
+				apart++
+			}
+		}
+		if t.Logf("accuracy %v: %d of %d told apart", accuracy, apart, rounds); apart > 80 {
+			t.Errorf("accuracy %v: %d of %d rounds of sites that are alike are told apart at the level .05", accuracy, apart, rounds)
+		}
 	}
 }
