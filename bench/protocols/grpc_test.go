@@ -170,7 +170,7 @@ func fail(t *testing.T, s *stub) {
 			"allowed are 4096"},
 		"too late":   {gone, "ModelInfer", images(1, true, ""), nil, codes.DeadlineExceeded, ""},
 		"not ASCII":  {ctx, "ModelInfer", images(1, true, `,"outputs":[{"name":"ä%"}]`), nil, codes.InvalidArgument, `"ä%"`},
-		"no pixels":  {ctx, "ModelInfer", images(0, true, ""), nil, codes.InvalidArgument, "want [-1 28 28 1]"},
+		"no pixels":  {ctx, "ModelInfer", images(0, true, ""), nil, codes.InvalidArgument, "want [-1 -1 -1 1]"},
 		"wrong type": {ctx, "ModelInfer", strings.Replace(images(1, true, ""), "UINT8", "FP32", 1), nil, codes.InvalidArgument, "want UINT8"},
 	} {
 		_, _, err := s.call(c.ctx, c.method, c.request, c.options...)
