@@ -41,7 +41,7 @@ type pooled struct {
 	LeftOut int    `json:"left_out,omitempty"`
 	Model   string `json:"model"` // sha256 of the client graph behind the uploads
 	Points  int    `json:"points"`
-	N       int    `json:"n"`      // real points behind them
+	N       int    `json:"n"`      // images behind them, calibration points among them
 	Method  string `json:"method"` // row of the table of methods
 	// Without are the clients that withdrew, whose uploads were left out.
 	Without []string `json:"without,omitempty"`
@@ -391,7 +391,7 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uplo
 func (p *pooled) count(uploads []pool.Upload) {
 	for _, u := range uploads {
 		p.Clients = append(p.Clients, u.Client)
-		p.Points, p.N = p.Points+u.Points.N, p.N+u.N
+		p.Points, p.N = p.Points+u.Points.N, p.N+u.Images()
 	}
 }
 

@@ -98,6 +98,18 @@ type Upload struct {
 // ToSet returns the upload's points with their masses as weights. It shares memory with the upload.
 func (u *Upload) ToSet() *point.Set { return u.Points }
 
+// Images returns the number of images behind the upload, its calibration points among them.
+func (u *Upload) Images() int {
+	n := u.N
+	if u.Within != nil {
+		n += len(u.Within.Labels)
+	}
+	if u.Calibration != nil {
+		n += u.Calibration.N
+	}
+	return n
+}
+
 // Expect holds the fields that the reader of an upload knows beforehand; zero fields are not compared.
 type Expect struct {
 	// Model is the digest of the client graph of this federation.
