@@ -94,8 +94,8 @@ func logit(k, n, noise float64) (theta, variance float64) {
 	return math.Log(a / b), 1/a + 1/b + noise*noise*(1/(a*a)+1/(b*b))
 }
 
-// logits returns the log-odds of sites' shares and their variances. A hidden count is taken where its share is nearest the pooled one of the
-// sites that tell theirs: it does not tell sites apart that may be alike.
+// logits returns the log-odds of sites' shares and their variances. A hidden count is taken where its share is nearest the pooled one of
+// the sites that tell theirs: it does not tell sites apart that may be alike.
 func logits(of []share) (theta, variance []float64) {
 	var told share
 	for _, s := range of {
