@@ -50,20 +50,19 @@ func FuzzDecode(f *testing.F) {
 	}
 	const pixels = 1 << 18
 	f.Fuzz(func(t *testing.T, data []byte) {
+		c, _, err := image.DecodeConfig(bytes.NewReader(data))
+		h, unread := header(bytes.NewReader(data), pixels)
+		if unread == nil { // more files are read than image's decoders do
+			c, err = h.Config, nil
+		}
 		promised := 0
-		if c, _, err := image.DecodeConfig(bytes.NewReader(data)); err == nil && c.Width > 0 && c.Height > 0 && c.Width <= MaxSide &&
-			c.Height <= MaxSide {
-			if promised = (c.Width + 31) / 32 * 32 * ((c.Height + 31) / 32 * 32); c.Width*c.Height > pixels {
-				promised = 0
-			}
+		if err == nil && c.Width > 0 && c.Height > 0 && c.Width <= MaxSide && c.Height <= MaxSide && c.Width*c.Height <= pixels {
+			promised = 24 * ((c.Width + 31) / 32 * 32 * ((c.Height + 31) / 32 * 32))
+		}
+		if unread == nil {
+			promised = min(promised, int(h.Memory)+1<<16)
 		}
 		var im picture
-		var err error
-		if h, err := header(bytes.NewReader(data), pixels); err == nil {
-			promised = min(24*promised, int(h.Memory)+1<<16)
-		} else {
-			promised *= 24
-		}
 		alloctest.AtMost(t, promised+64*len(data), func() { im, err = decode(t.Context(), data, MaxBytes, pixels, Fit{}) })
 		if err != nil {
 			return
