@@ -123,9 +123,9 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 	return r, raw, nil
 }
 
-// grpcService has the methods of the service.
+// grpcService has all methods of the service: none falls back on the generated ones, which do nothing.
 type grpcService struct {
-	pb.UnimplementedGRPCInferenceServiceServer
+	pb.UnsafeGRPCInferenceServiceServer
 	p *predictor
 }
 
