@@ -103,12 +103,15 @@ func Folds() int { return folds }
 
 // skip says why a kind is not tried.
 func (x *Images) skip(kind string) string {
-	if kind == models.Temperature {
-		return ""
-	}
 	count := make([]int, x.C)
 	for _, y := range x.Labels {
 		count[y]++
+	}
+	if kind == models.Temperature {
+		if slices.Max(count) == len(x.Labels) {
+			return "all images are of one class, and they tell nothing of the others"
+		}
+		return ""
 	}
 	if fewest := slices.Min(count); fewest < least {
 		return fmt.Sprintf("a class has %d images, and it wants %d of each", fewest, least)

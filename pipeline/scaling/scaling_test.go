@@ -159,3 +159,16 @@ func TestFew(t *testing.T) {
 		t.Error("a class that is none is taken")
 	}
 }
+
+// TestOneClass: images of one class alone choose no scaling, however sure of them the classifier ought to be.
+func TestOneClass(t *testing.T) {
+	x := drawn(t, 200, 1, 3, models.Scaling{Factor: []float32{3}}, 5)
+	clear(x.Labels)
+	for i := range x.Labels {
+		copy(x.head(i, 0), []float32{0, -1, -1})
+	}
+	trials, s, err := Choose(t.Context(), x, Kinds)
+	if err != nil || s != nil || !trials[0].Chosen || trials[1].Skipped == "" {
+		t.Errorf("%+v, %+v: %v", trials, s, err)
+	}
+}
