@@ -1,26 +1,41 @@
 package alloctest
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+)
 
-// counter stands in for a test, to see it fail.
-type counter struct {
+// failures is a test that counts its errors.
+type failures struct {
 	testing.TB
-	failures int
+	n int
 }
 
-func (c *counter) Helper()               {}
-func (c *counter) Errorf(string, ...any) { c.failures++ }
+func (f *failures) Errorf(string, ...any) { f.n++ }
 
-var sink []byte
+var kept [][]byte
 
+// TestAtMost: allocations above the bound fail the test, and small objects of before that a collection adds do not.
 func TestAtMost(t *testing.T) {
-	for _, c := range []struct {
-		limit, bytes, failures int
-	}{{0, 100, 0}, {0, 3 * Slack, 1}, {3 * Slack, 3 * Slack, 0}} {
-		n := &counter{TB: t}
-		AtMost(n, c.limit, func() { sink = make([]byte, c.bytes) })
-		if n.failures != c.failures {
-			t.Errorf("%d bytes with a bound of %d: %d failures; want %d", c.bytes, c.limit, n.failures, c.failures)
+	f := &failures{TB: t}
+	AtMost(f, 1<<20, func() { kept = append(kept, make([]byte, Slack+1<<20+1)) })
+	if f.n != 1 {
+		t.Errorf("%d failures above the bound", f.n)
+	}
+	n := f.n
+	AtMost(f, 1<<20, func() {
+		for range 16 {
+			kept = append(kept, make([]byte, (Slack+1<<20)/16-64))
 		}
+	})
+	if f.n != n {
+		t.Error("a failure below the bound")
+	}
+	for size := 8; size < 32<<10; size += size/8 + 8 {
+		kept = append(kept, make([]byte, size))
+	}
+	AtMost(f, 0, runtime.GC)
+	if f.n != n {
+		t.Error("objects of before are counted")
 	}
 }
