@@ -7,7 +7,24 @@ import (
 
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
+	"fmp/pipeline/open"
 )
+
+// TestWithoutAConjugatePredictor: one that was refused leaves FMP the open one, and the run says so.
+func TestWithoutAConjugatePredictor(t *testing.T) {
+	for _, setting := range []string{"none", "default"} {
+		p := &Prepared{Tools: Tools{Open: &open.Predictor{}}}
+		c := small()
+		c.Conjugate.Model = setting
+		if err := p.withoutPredictor(&c, "no predictor"); err != nil {
+			t.Fatal(err)
+		}
+		notes := strings.Join(p.Manifest.Notes, "\n")
+		if got, want := strings.Contains(notes, "open.model"), setting == "none"; got != want {
+			t.Errorf("conjugate.model %s: notes are %q; want the open predictor named: %v", setting, notes, want)
+		}
+	}
+}
 
 // TestWithoutACorpus: without a corpus and a predictor FMP reads moments, and is no worse than nearly as good as a fit to all rows; methods
 // that want a corpus or a predictor are left out and named.

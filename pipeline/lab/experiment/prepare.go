@@ -370,6 +370,9 @@ var errNoCorpus = errors.New("there is no corpus to take its moments from (datas
 // from the list of all methods, and notes which.
 func (p *Prepared) withoutPredictor(c *Config, note string) error {
 	if p.Tools.Open != nil {
+		if c.Conjugate.Model == "none" { // asked for, and yet there is a predictor behind FMP
+			p.Manifest.Notes = append(p.Manifest.Notes, note+"; FMP and the control read by the open predictor (open.model)")
+		}
 		return nil
 	}
 	var mean, std []float32
