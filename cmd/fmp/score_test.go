@@ -203,7 +203,7 @@ func TestExamplesFromOutside(t *testing.T) {
 	needs := map[string]string{"logistic.py": "sklearn", "ensemble.py": "torch"}
 	for example, library := range needs {
 		if err := exec.Command("python3", "-c", "import numpy, "+library).Run(); err != nil {
-			t.Logf("python3 with %s is not at hand: examples/outside/%s did not run", library, example)
+			t.Logf("python3 with %s is not at hand: examples/outside/%s did not run (apt-get install python3-%s)", library, example, library)
 			delete(needs, example)
 		}
 	}

@@ -79,6 +79,15 @@ func widenAxis(a *plot.Axis) {
 	}
 }
 
+// legendLine is the height of a legend's line as a share of a panel's lines.
+const legendLine = 0.07
+
+// makeRoom raises the end of an axis so that a legend of some lines stands above what is drawn.
+func makeRoom(a *plot.Axis, lines int) {
+	share := legendLine * float64(lines)
+	a.Max += share / (1 - share) * (a.Max - a.Min)
+}
+
 // DrawLog plots a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and nonzero values below 1e-30, are
 // left out.
 func DrawLog(log, svg string) error {
@@ -115,6 +124,7 @@ func DrawLog(log, svg string) error {
 		if drawn > 0 {
 			widenAxis(&p.X)
 			widenAxis(&p.Y)
+			makeRoom(&p.Y, drawn)
 			plots = append(plots, p)
 		}
 	}

@@ -2,11 +2,14 @@ package meta
 
 import (
 	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"gonum.org/v1/plot"
 
 	"fmp/onnx/alloctest"
 )
@@ -43,6 +46,15 @@ func TestDrawLog(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "bad.svg")); err == nil {
 			t.Errorf("log %q left a drawing", bad)
 		}
+	}
+}
+
+// TestLegendsCoverNoLine: an axis of 0 to 10 ends so that its lines take what the legend leaves.
+func TestLegendsCoverNoLine(t *testing.T) {
+	a := plot.Axis{Min: 0, Max: 10}
+	makeRoom(&a, 4)
+	if got, want := 10/a.Max, 1-4*legendLine; math.Abs(got-want) > 1e-12 {
+		t.Errorf("lines take %v of the panel; want %v", got, want)
 	}
 }
 

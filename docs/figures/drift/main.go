@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 
 	"fmp/docs/internal/panels"
 	"fmp/pipeline/lab/martingale"
@@ -80,7 +81,10 @@ func panel(title string, rows []martingale.Row) (*plot.Plot, error) {
 		p.Add(line, bars)
 		p.Legend.Add(row.Method, line)
 	}
-	p.Legend.Top = true
+	p.Y.Label.Text, p.Y.Label.TextStyle = "probability less the start's", panels.Style(8, color.Black)
+	p.Legend.Top, p.Legend.TextStyle = true, panels.Style(8, color.Black)
+	p.Legend.TextStyle.XAlign, p.Legend.TextStyle.YAlign = draw.XLeft, draw.YBottom
+	p.Legend.Padding = vg.Points(2)
 	p.Y.Min, p.Y.Max = -0.035, 0.08
 	return p, nil
 }

@@ -51,10 +51,13 @@ func Setting(dir, key string) (value string, keys []string, err error) {
 	return all[key], slices.Sorted(maps.Keys(all)), nil
 }
 
-// Brief names the values of settings in a few words: the last part of each key, and its value.
+// Brief names the values of settings in a few words: the last part of each key, and its value. One that is empty is not named.
 func Brief(keys, values []string) string {
 	var out []string
 	for i, k := range keys {
+		if values[i] == "" {
+			continue
+		}
 		out = append(out, k[strings.LastIndex(k, ".")+1:]+" = "+values[i])
 	}
 	return strings.Join(out, ", ")

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -10,13 +11,27 @@ var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `
 	`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`,
 	`<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`, `"`, `\textquotedbl{}`)
 
-// LaTeX writes tables for the booktabs package. The best method of each group, and those not separable from it, are bold.
+// Figures of a table that fit one column of a journal, and the width of a page.
+const (
+	columnFits = 3
+	pageFits   = 6
+)
+
+// LaTeX writes tables for the booktabs package; one that is too wide for a column takes both. The best method of each group, and those
+// not separable from it, are bold.
 func LaTeX(w io.Writer, ts []Table) error {
 	var b strings.Builder
-	b.WriteString("% needs \\usepackage{booktabs}\n")
+	b.WriteString("% needs \\usepackage{booktabs}")
+	if slices.ContainsFunc(ts, func(t Table) bool { return len(t.columns()) > pageFits }) {
+		b.WriteString("; wider than a page: fmp results export --columns chooses")
+	}
+	b.WriteString("\n")
 	for _, t := range ts {
-		fmt.Fprintf(&b, "\\begin{table}\n\\centering\n\\caption{%s}\n", latexEscape.Replace(t.title()))
-		shown := t.columns()
+		shown, float := t.columns(), "table"
+		if len(shown) > columnFits {
+			float = "table*"
+		}
+		fmt.Fprintf(&b, "\\begin{%s}\n\\centering\n\\caption{%s}\n", float, latexEscape.Replace(t.title()))
 		width := len(shown) + 1
 		for _, on := range []bool{t.showsUpload(), t.showsSetting()} {
 			if on {
@@ -72,7 +87,7 @@ func LaTeX(w io.Writer, ts []Table) error {
 		for _, s := range origins([]Table{t}) {
 			b.WriteString("\n{\\footnotesize " + latexEscape.Replace(s) + "}\n")
 		}
-		b.WriteString("\\end{table}\n")
+		fmt.Fprintf(&b, "\\end{%s}\n", float)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing LaTeX: %w", err)

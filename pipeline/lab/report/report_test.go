@@ -326,6 +326,39 @@ func TestLaTeXEscapes(t *testing.T) {
 	}
 }
 
+// TestLaTeXWidths: three figures fit a journal's column, more take both, and more than a page holds is said.
+func TestLaTeXWidths(t *testing.T) {
+	ts, err := Tables(records("cifar10"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for chosen, want := range map[string]string{"ACC,ECE,NLL": "table", "ACC,ECE,NLL,Brier": "table*"} {
+		few, err := Choose(ts, strings.Split(chosen, ","), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := LaTeX(&b, few); err != nil {
+			t.Fatal(err)
+		}
+		n, of := strings.Count(b.String(), "\\begin{"+want+"}"), len(few)
+		if closed := strings.Count(b.String(), "\\end{"+want+"}"); n != of || closed != of {
+			t.Errorf("%s: %d tables open as %s and %d close; want %d", chosen, n, want, closed, of)
+		}
+		if strings.Contains(b.String(), "wider") {
+			t.Errorf("%s are said to be wider than a page", chosen)
+		}
+		typeset(t, b.String())
+	}
+	var b strings.Builder
+	if err := LaTeX(&b, ts); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(ts[0].columns()); (n > pageFits) != strings.Contains(b.String(), "wider") {
+		t.Errorf("%d figures; the head says %q", n, strings.SplitN(b.String(), "\n", 2)[0])
+	}
+}
+
 // typeset compiles tables where a TeX is at hand.
 func typeset(t *testing.T, tables string) {
 	tex := ""
@@ -336,7 +369,7 @@ func typeset(t *testing.T, tables string) {
 		}
 	}
 	if tex == "" {
-		t.Log("neither tectonic nor pdflatex is here: the tables are not compiled")
+		t.Log("neither tectonic nor pdflatex is here: the tables are not compiled (apt-get install texlive-latex-recommended)")
 		return
 	}
 	dir := t.TempDir()
