@@ -66,7 +66,7 @@ func TestCoverage(t *testing.T) {
 			}
 		}
 	}
-	write(t, "results/all.md", "sets", b.String()+"\n")
+	write(t, "results/sets/README.md", "sets", b.String()+"\n")
 }
 
 // keptFalse is the output of fmp bench sets --false --json.

@@ -80,5 +80,5 @@ func TestDomains(t *testing.T) {
 			}
 		}
 	}
-	write(t, "results/all.md", "domains", b.String()+"\n")
+	write(t, "results/domains/README.md", "domains", b.String()+"\n")
 }

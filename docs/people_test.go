@@ -65,6 +65,43 @@ func TestResultsForPeople(t *testing.T) {
 	}
 }
 
+// TestPicturesSayTheirCommand: below a picture of the results, or below several, stands what draws it.
+func TestPicturesSayTheirCommand(t *testing.T) {
+	var pages []string
+	for _, pattern := range []string{"results/*.md", "results/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	pictures := 0
+	for _, path := range pages {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		above := ""
+		for paragraph := range strings.SplitSeq(string(page), "\n\n") {
+			switch {
+			case strings.HasPrefix(paragraph, "!["):
+				above = paragraph
+				pictures++
+				continue
+			case above != "" && !strings.HasPrefix(paragraph, "Drawn by `"):
+				t.Errorf("%s: below %s stands %q; want its command", path, above, paragraph)
+			}
+			above = ""
+		}
+		if above != "" {
+			t.Errorf("%s ends below %s; want its command", path, above)
+		}
+	}
+	if pictures < 9 {
+		t.Errorf("%d pictures were looked at; want nine at least", pictures)
+	}
+}
+
 // letterRow is the mean figures of a method in kept lines of the search over what the letter leaves unsaid.
 type letterRow struct{ acc, ece, nll, bytes, n float64 }
 

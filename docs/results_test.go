@@ -152,12 +152,12 @@ func TestResultsPage(t *testing.T) {
 			}
 		}
 	}
-	write(t, "results/all.md", "table1", table1Text(t, closed))
-	write(t, "results/all.md", "differences", differencesText(t, closed))
-	write(t, "results/all.md", "figure2", figure2Text(t, figure2))
+	write(t, "results/closed/table1.md", "table1", table1Text(t, closed))
+	write(t, "results/closed/table1.md", "differences", differencesText(t, closed))
+	write(t, "results/figure2/README.md", "figure2", figure2Text(t, figure2))
 	write(t, "results/all.md", "aims", aimsText(t, "FMP", closed, figure2))
 	write(t, "results/all.md", "aims-isab", aimsText(t, "FMP-ISAB", closed, figure2))
-	write(t, "results/all.md", "ablation", ablationText(t))
+	write(t, "results/ablation/README.md", "ablation", ablationText(t))
 	write(t, "results/all.md", "conjugate", conjugateText(t))
 	write(t, "results/all.md", "results-table", frontText(t, closed))
 }

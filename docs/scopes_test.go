@@ -324,6 +324,6 @@ func TestScopes(t *testing.T) {
 			write(t, "results/all.md", "closed-aims", closedAimsText(t, names, runs))
 			write(t, "results/all.md", "shifts", shiftsText(t, readKept(t, "shifts", "cifar10")))
 		}
-		write(t, "results/all.md", scope, tables.String())
+		write(t, "results/"+scope+"/README.md", scope, tables.String())
 	}
 }

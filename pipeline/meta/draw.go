@@ -82,7 +82,7 @@ func widenAxis(a *plot.Axis) {
 // legendLine is the height of a legend's line as a share of a panel's lines.
 const legendLine = 0.07
 
-// makeRoom raises the end of an axis so that a legend of some lines stands above what is drawn.
+// makeRoom raises the end of an axis, so that a legend of some lines stands above all curves.
 func makeRoom(a *plot.Axis, lines int) {
 	share := legendLine * float64(lines)
 	a.Max += share / (1 - share) * (a.Max - a.Min)
