@@ -115,7 +115,7 @@ func fetch(ctx context.Context, dir string, files []libraryFile, say func(string
 	}
 	defer os.RemoveAll(tmp)
 	say("fetching the ONNX Runtime " + PinnedVersion + " with npm (100 MB, once)")
-	cmd := exec.CommandContext(ctx, npm, "pack", npmPackage, "--silent", "--pack-destination", tmp)
+	cmd := exec.CommandContext(ctx, npm, "pack", npmPackage, "--silent", "--pack-destination", ".")
 	cmd.Dir = tmp
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
