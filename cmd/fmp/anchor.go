@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/atomicfile"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 	"fmp/pipeline/shipped"
 )
@@ -31,7 +32,7 @@ type anchorSettings struct {
 }
 
 // FillDefaults sets defaults of the data set where no value was given.
-func (c *anchorSettings) FillDefaults() []string { return settings.FillDefaults(c, c.Dataset.Name) }
+func (c *anchorSettings) FillDefaults() []string { return option.FillDefaults(c, c.Dataset.Name) }
 
 // anchorMade is the output of fmp anchor.
 type anchorMade struct {
@@ -42,7 +43,7 @@ type anchorMade struct {
 }
 
 func newAnchorCommand() *cobra.Command {
-	cfg := settings.Default[anchorSettings]()
+	cfg := option.Default[anchorSettings]()
 	var graph, out string
 	var each int
 	var asJSON bool

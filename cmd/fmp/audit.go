@@ -11,6 +11,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/lab/audit"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 )
 
@@ -88,7 +89,7 @@ the run's own extractor the bits are a lower bound, by a linear decoder.`,
   fmp audit docs/results/closed/cifar10 --server extractor`,
 		Args: exactArgs("RUN"),
 	}
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	s := bindSettings(cmd, &cfg, engineAliases)
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 20, "rounds that are drawn and attacked, 1 to 10000")
 	cmd.Flags().IntVar(&o.Points, "points", 0, "images per client in rounds without noise; 0 takes the run's own")

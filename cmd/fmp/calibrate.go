@@ -17,8 +17,8 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
+	"fmp/pipeline/option"
 	"fmp/pipeline/scaling"
-	"fmp/pipeline/settings"
 )
 
 // calibration is the input and the result of fmp calibrate.
@@ -62,7 +62,7 @@ func newCalibrateCommand() *cobra.Command {
 	var r calibration
 	var asJSON bool
 	var images imageFlags
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "calibrate CLASSIFIER IMAGES",
 		Short: "Give a classifier probabilities and prediction sets that are right on labelled images of yours",

@@ -10,7 +10,7 @@ import (
 	"fmp/assets"
 	"fmp/featurize/dataset"
 	"fmp/pipeline/lab/rival"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 // completer offers completions at the cursor; cobra's type, named.
@@ -75,7 +75,7 @@ func completeList(names ...string) completer {
 }
 
 // completeSet offers KEY=VALUE: the keys, then the values of the key where they are few.
-func completeSet(fields []settings.Setting) completer {
+func completeSet(fields []option.Setting) completer {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		var out []string
 		if key, _, ok := strings.Cut(toComplete, "="); ok {

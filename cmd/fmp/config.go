@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/option"
+	"fmp/pipeline/pool"
 )
 
 // runAliases are short flags for the settings that are typed most.
@@ -92,6 +94,25 @@ func settingsPage(w io.Writer, s *resolver) error {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", x.Key, value, x.Allowed, envName(x.Key), short[x.Key],
 			strings.ReplaceAll(x.Doc, "|", "\\|"))
 	}
+	optionsTable(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// optionsTable writes the options of a round, which fmp pool, fmp merge and fmp serve read.
+func optionsTable(b *strings.Builder) {
+	b.WriteString("\n## Options of a round\n\n" +
+		"`fmp pool` reads them as settings, and `fmp serve` from the [round file](federate.md#the-round-file), by the name there; flags and\n" +
+		"variables of `fmp serve` take the place of the file's. Given in a round whose uploads do not read it, an option is an error.\n\n" +
+		"| in a round file | default | allowed | setting | variable | short flag | read by rounds of | meaning |\n" +
+		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	o := option.Default[pool.Options]()
+	for _, s := range option.List(&o) {
+		short := ""
+		if s.Flag != "" {
+			short = "`--" + s.Flag + "`"
+		}
+		fmt.Fprintf(b, "| `%s` | `%s` | %s | `%s` | `%s` | %s | %s | %s |\n", s.Name, showValue(s.Value.Interface()), s.Allowed(), s.Key,
+			envName(s.Key), short, strings.Join(strings.Fields(s.Tag.Get("rounds")), ", "), strings.ReplaceAll(s.Doc, "|", "\\|"))
+	}
 }

@@ -15,7 +15,7 @@ import (
 	"fmp/pipeline/classify"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/lab/report"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 func newEvaluateCommand() *cobra.Command {
@@ -24,7 +24,7 @@ func newEvaluateCommand() *cobra.Command {
 	var level float64
 	var images imageFlags
 	var sites siteFlags
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "evaluate CLASSIFIER [IMAGES]",
 		Short: "Score a classifier on labelled images: is it right, are its probabilities true?",

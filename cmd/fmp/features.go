@@ -9,13 +9,13 @@ import (
 
 	"fmp/featurize"
 	"fmp/pipeline/corpus"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 func newFeaturesCommand() *cobra.Command {
 	var shard string
 	var asJSON bool
-	cfg := settings.Default[trainSettings]()
+	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "features",
 		Short: "Compute a data set's features once, on one machine or in shards on many",

@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/serde"
 	"fmp/pipeline/corpus"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 )
 
@@ -109,7 +110,7 @@ type fuseSettings struct {
 }
 
 // FillDefaults sets defaults of the data set where no value was given.
-func (c *fuseSettings) FillDefaults() []string { return settings.FillDefaults(c, c.Dataset.Name) }
+func (c *fuseSettings) FillDefaults() []string { return option.FillDefaults(c, c.Dataset.Name) }
 
 // fuseRun is a run of fmp fuse: its flags and settings.
 type fuseRun struct {
@@ -121,7 +122,7 @@ type fuseRun struct {
 }
 
 func newFuseCommand() *cobra.Command {
-	o := fuseRun{moments: momentsFlags{bytes: 2 << 20}, settings: settings.Default[fuseSettings]()}
+	o := fuseRun{moments: momentsFlags{bytes: 2 << 20}, settings: option.Default[fuseSettings]()}
 	cmd := &cobra.Command{
 		Use:   "fuse",
 		Short: "Fuse preprocessing, extractor and embedding into one client graph",

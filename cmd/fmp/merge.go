@@ -20,8 +20,8 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/merge"
+	"fmp/pipeline/option"
 	"fmp/pipeline/pool"
-	"fmp/pipeline/settings"
 )
 
 // merged is the output of fmp merge.
@@ -39,7 +39,7 @@ type merged struct {
 
 func newMergeCommand() *cobra.Command {
 	o := mergeRun{round: new(uint64)}
-	cfg := settings.Default[poolSettings]()
+	cfg := option.Default[poolSettings]()
 	cmd := &cobra.Command{
 		Use:   "merge UPLOAD... -o PART",
 		Short: "Add uploads up: many files become one, which fmp pool reads in their place",
@@ -67,15 +67,12 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 			return nil
 		},
 	}
-	s := bindSettings(cmd, &cfg, runAliases, "seed", "predictor.model", "open.model", "posterior.scope", "engine.threads")
+	s := bindSettings(cmd, &cfg, engineAliases, "seed", "predictor.model", "open.model", "posterior.scope", "trust",
+		"anchor", "engine.threads")
 	flags := cmd.Flags()
 	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
 	outputs.Files(cmd.Flags(), "output")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged")
-	flags.StringVar(&o.anchor, "anchor", pool.ShippedAnchor,
-		"`UPLOAD` of images that the server knows, by which they are judged besides, as in "+
-			"fmp pool")
-	flags.BoolVar(&o.trust, "trust", false, "take every client that is summed for honest")
 	flags.StringArrayVar(&o.without, "without", nil, "`UPLOAD` of a client that withdraws, which is passed over, and taken out of parts "+
 		"(repeatable)")
 	flags.StringVar(&o.client, "client-graph", "", "client `GRAPH` that made the uploads, which --against needs (default: the one that comes "+
@@ -92,11 +89,11 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 		if !flags.Changed("round") {
 			o.round = nil
 		}
-		options := cfg.options(&poolRun{})
-		if err := options.SetAnchor(o.anchor); err != nil {
+		cfg.Threads, o.trust = cfg.Engine.Threads, cfg.Trust
+		if err := cfg.ReadFiles(); err != nil {
 			return usageError(err)
 		}
-		return o.run(cmd, args, options)
+		return o.run(cmd, args, cfg.Options)
 	}
 	return cmd
 }
@@ -105,7 +102,6 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 type mergeRun struct {
 	merging
 	out, client, onBad, key string
-	anchor                  string
 	round                   *uint64 // nil: the first upload's
 	asJSON                  bool
 }

@@ -18,6 +18,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/serde"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 )
 
@@ -53,7 +54,7 @@ func newONNXBenchCommand() *cobra.Command {
 	var batch int
 	var seconds float64
 	var asJSON, both bool
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "bench MODEL",
 		Short: "Measure latency and throughput of an ONNX model, on one engine or both",

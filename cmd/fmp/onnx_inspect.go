@@ -17,6 +17,7 @@ import (
 	"fmp/onnx/grad"
 	"fmp/onnx/inspect"
 	"fmp/onnx/serde"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 )
 
@@ -55,7 +56,7 @@ type valueReport struct {
 func newONNXInspectCommand() *cobra.Command {
 	var dims []string
 	var asJSON bool
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Show a model's inputs, outputs, operators, size, work, and what can run or differentiate it",

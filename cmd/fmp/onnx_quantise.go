@@ -20,6 +20,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/quantise"
 	"fmp/onnx/serde"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 )
 
@@ -68,7 +69,7 @@ type quantisedSpeed struct {
 
 func newONNXQuantiseCommand() *cobra.Command {
 	q := quantising{o: quantise.Defaults()}
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "quantise MODEL",
 		Short: "Write a model that computes in bytes, or stores its weights in 8 or 4 bits",

@@ -20,7 +20,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 func newONNXRunCommand() *cobra.Command {
@@ -28,7 +28,7 @@ func newONNXRunCommand() *cobra.Command {
 	var dir, format string
 	var asJSON bool
 	var limit time.Duration
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "run MODEL --input NAME=FILE ... --out DIR",
 		Short: "Run an ONNX model on tensors from files",

@@ -13,6 +13,7 @@ import (
 	"fmp/cmd/internal/outputs"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 )
 
@@ -29,7 +30,7 @@ func newONNXTestCommand() *cobra.Command {
 	var asJSON, verbose bool
 	var engineName, table string
 	tol := conformance.DefaultTolerance
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "test DIR",
 		Short: "Run ONNX backend tests (model.onnx with test_data_set_*/) and count what passes",

@@ -31,6 +31,7 @@ import (
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 )
 
@@ -52,7 +53,7 @@ type tuning struct {
 
 func newONNXTrainCommand() *cobra.Command {
 	var o tuning
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "train MODEL --images FOLDER | --data FILE.npz -o OUT",
 		Short: "Train an ONNX model further on new examples: fine-tuning, with a new head where the classes are new",

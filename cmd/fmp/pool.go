@@ -19,10 +19,10 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
-	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/merge"
+	"fmp/pipeline/option"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/settings"
@@ -78,41 +78,18 @@ type pooled struct {
 	Outputs []string `json:"outputs,omitempty"`
 }
 
-// poolSettings are those that fmp pool reads. A value of 0 stands for the predictor's own.
+// poolSettings are those that fmp pool and fmp serve read.
 type poolSettings struct {
-	Seed      uint64             `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the round is named under"`
-	Predictor settings.Predictor `yaml:"predictor" json:"predictor"`
-	Open      settings.OpenModel `yaml:"open" json:"open"`
-	ERM       settings.ERM       `yaml:"erm" json:"erm"`
-	Posterior struct {
-		Samples int    `yaml:"samples" json:"samples" default:"0" allowed:"0..10000" doc:"number S of posterior samples; 0 means 100 of a predictor in closed or open form, 20 of one that draws points"`
-		Scope   string `yaml:"scope" json:"scope" default:"auto" allowed:"auto|closed|open" doc:"form of FMP: closed (the corpus has the clients' classes), open (it lacks them), or auto: open where the uploads lie outside what the corpus's classes span"`
-	} `yaml:"posterior" json:"posterior"`
-	Engine settings.Engine `yaml:"engine" json:"engine"`
-}
-
-// options are those of the round.
-func (c *poolSettings) options(o *poolRun) pool.Options {
-	return pool.Options{
-		For: o.of, Level: o.level, Score: o.score, ByClass: o.byClass, Proportions: o.shares, Groups: o.groups,
-		Predictor: c.Predictor.Model, Open: c.Open.Model, Scope: c.Posterior.Scope, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
-		L2: c.ERM.L2, Tolerance: c.ERM.Tolerance, Trust: o.trust, Seed: c.Seed, Threads: c.Engine.Threads,
-		FalseShare: o.falseShare,
-	}
+	pool.Options `yaml:",inline"`
+	Engine       settings.Engine `yaml:"engine" json:"engine"`
 }
 
 // poolRun is a run of fmp pool: its flags and settings, and the client graph that they name.
 type poolRun struct {
-	client, out, onBad, of, corpus, against, workers string
-	anchor                                           string
-	round                                            uint64
-	level, falseShare                                float64
-	score                                            conformal.Score
-	byClass                                          bool
-	shares, groups                                   string
-	rows, withSamples, trust, asJSON                 bool
-	fixedSize                                        bool
-	settings                                         poolSettings
+	client, out, onBad, of, against, workers string
+	round                                    uint64
+	rows, withSamples, asJSON, fixedSize     bool
+	settings                                 poolSettings
 	poolSums
 
 	command  string      // as it is recorded
@@ -124,7 +101,7 @@ type poolRun struct {
 }
 
 func newPoolCommand() *cobra.Command {
-	o := poolRun{settings: settings.Default[poolSettings]()}
+	o := poolRun{settings: option.Default[poolSettings]()}
 	cmd := &cobra.Command{
 		Use:   "pool UPLOAD...",
 		Short: "Turn the uploads of clients into a classifier, one ONNX file",
@@ -173,7 +150,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 			return nil
 		},
 	}
-	s := bindSettings(cmd, &o.settings, runAliases)
+	s := bindSettings(cmd, &o.settings, engineAliases)
 	o.flags(cmd)
 	flags := cmd.Flags()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -212,18 +189,6 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 		"resize as fmp predict does (default: of any size, with cropping and resizing in the graph)")
 	flags.BoolVar(&o.withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
 	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
-	flags.BoolVar(&o.trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
-	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration "+
-		"points enough, -1 none")
-	setFlags(cmd, &o.score, &o.byClass, &o.shares)
-	flags.Float64Var(&o.falseShare, "false-share", pool.FalseShare, "share of the clients whose calibration points may be false without that "+
-		"the sets hold less often, 0 to less than 0.5")
-	flags.StringVar(&o.groups, "groups", "", "sets that hold for the images of each group of clients, `NAME=CLIENT,...;...`")
-	flags.StringVar(&o.corpus, "corpus", "", "`UPLOAD` of moments of images of the server's own, of any classes: a prior, believed where the "+
-		"clients' calibration points say so")
-	flags.StringVar(&o.anchor, "anchor", pool.ShippedAnchor,
-		"`UPLOAD` of images that the server knows, its own or those of an earlier round, by "+
-			"which clients are judged; default: the one that comes with the program for the extractor and the classes, or none")
 	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")
 	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.of, "for", "",
@@ -244,11 +209,6 @@ func (o *poolRun) open(oneRound bool) (err error) {
 	if o.skip, err = skipBad(o.onBad); err != nil {
 		return err
 	}
-	var sets pool.Options
-	if err := sets.Survive(o.falseShare); err != nil {
-		return usageErrorf("--false-share: %v", err)
-	}
-	o.falseShare = sets.FalseShare
 	if o.client != "" {
 		if o.graph, o.manifest, err = models.Load(o.client); err != nil {
 			return usageError(err)
@@ -344,21 +304,19 @@ func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*po
 	return r, nil
 }
 
-// options are those of the settings and flags, with the corpus and the anchor.
+// options are those of the round, with the contents of the files that they name.
 func (o *poolRun) options() (pool.Options, error) {
-	options := o.settings.options(o)
-	err := options.SetAnchor(o.anchor)
-	if err == nil && o.corpus != "" {
-		options.Corpus, err = pool.ReadCorpus(o.corpus)
-	}
-	return options, err
+	options := o.settings.Options
+	options.For, options.Threads = o.of, o.settings.Engine.Threads
+	return options, options.ReadFiles()
 }
 
 // uploads reads and counts the uploads, and warns of those that are left out or doubtful.
 func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uploads []pool.Upload, rest *pool.Rest, err error) {
 	var bad []error
 	if pool.AnyPart(files) {
-		by := merging{against: o.against, workers: o.workers, trust: o.trust, skip: o.skip, want: o.want, graph: o.graph, manifest: o.manifest}
+		by := merging{against: o.against, workers: o.workers, trust: o.settings.Trust, skip: o.skip, want: o.want, graph: o.graph,
+			manifest: o.manifest}
 		options, err := o.options()
 		if err != nil {
 			return nil, nil, err
@@ -367,7 +325,7 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uplo
 		if p, bad, err = by.merge(cmd.Context(), files, options); err != nil {
 			return nil, nil, err
 		}
-		if uploads, rest, err = pool.Merged(p, o.trust); err != nil {
+		if uploads, rest, err = pool.Merged(p, o.settings.Trust); err != nil {
 			return nil, nil, err
 		}
 	} else if uploads, bad = pool.ReadUploads(files, o.want); len(bad) > 0 && (!o.skip || len(uploads) == 0) {

@@ -27,18 +27,11 @@ type pooledPrivate struct {
 
 // private pools the uploads of a private round.
 func (o *poolRun) private(cmd *cobra.Command, args []string) error {
-	if o.trust {
-		return usageErrorf("--trust is of rounds whose uploads are weighed by how well the others predict them; a private round hides what " +
-			"that needs")
-	}
-	if o.anchor != pool.ShippedAnchor && o.anchor != pool.LeftOut {
-		return usageErrorf("--anchor judges single uploads without noise; a private round hides what that needs")
-	}
 	releases, bad := pool.ReadReleases(args, o.want)
 	if len(bad) > 0 && (!o.skip || len(releases) == 0) {
 		return usageError(errors.Join(bad...))
 	}
-	p, err := pool.NewPrivate(releases, o.graph, o.manifest, o.settings.options(&poolRun{}))
+	p, err := pool.NewPrivate(releases, o.graph, o.manifest, o.settings.Options)
 	if err != nil {
 		return usageError(err)
 	}

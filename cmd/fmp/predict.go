@@ -15,7 +15,7 @@ import (
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 // imageFlags say how the images of predict and evaluate are read.
@@ -170,7 +170,7 @@ func newPredictCommand() *cobra.Command {
 	var hosts []string
 	var reject, risk, level float64
 	var images imageFlags
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "predict CLASSIFIER [IMAGES]",
 		Short: "Classify images with the classifier that fmp pool wrote",

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ import (
 	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/option"
 	"fmp/pipeline/page"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
@@ -57,6 +59,7 @@ type serveFlags struct {
 	hosts                                         []string
 	nats                                          store.Options
 	natsToken                                     string
+	readers                                       string // token of --token-file
 	low                                           int // MiB
 }
 
@@ -78,7 +81,7 @@ func bindHosts(f *pflag.FlagSet, to *[]string) {
 
 func newServeCommand() *cobra.Command {
 	var o serveFlags
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[poolSettings]()
 	cmd := &cobra.Command{
 		Use:   "serve --round FILE",
 		Short: "Serve a round of a federation: take uploads, pool them, give the classifier and predictions",
@@ -92,6 +95,8 @@ given only for what is kept: the program may be killed at any time and started a
 A round file that states privacy makes the round private (docs/privacy.md): uploads are noisy class sums that keep to its epsilon.
 With noise: two-servers it takes two servers of one round file, run by people who do not share what they hold: --as-helper, and --helper
 with the address of that one. Neither sees a client's sums; what is opened is the sum of all, with the noise of both.
+
+Options of pooling (--samples, FMP_SETS_LEVEL ...) take the place of the round file's.
 
 On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsewhere --tls-cert, --tls-key and --token-file
 (what readers of status, classifier and predictions must give) are needed. A roster is needed everywhere.
@@ -132,12 +137,30 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces (docs/
 	bindHosts(f, &o.hosts)
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
+		if err := o.check(); err != nil {
+			return usageError(err)
+		}
+		r, err := round.Load(o.file)
+		if err != nil {
+			return usageError(err)
+		}
+		if err := s.resolveOver(&r.Options, &cfg); err != nil {
 			return err
 		}
-		return serveRound(cmd, cfg, o)
+		return serveRound(cmd, r, cfg.Engine, o)
 	}
 	return cmd
+}
+
+// resolveOver reads settings over the options of a round file.
+func (s *resolver) resolveOver(o *pool.Options, cfg *poolSettings) error {
+	cfg.Options = *o
+	if err := s.resolve(); err != nil {
+		return err
+	}
+	cfg.Threads = cfg.Engine.Threads
+	*o = cfg.Options
+	return nil
 }
 
 // readToken reads a secret from the file that a flag names.
@@ -156,7 +179,7 @@ func readToken(flag, path string) (string, error) {
 	return token, nil
 }
 
-// check reports missing flags, and fills in defaults.
+// check reports missing flags, fills in defaults, and reads the readers' token.
 func (o *serveFlags) check() error {
 	if o.file == "" {
 		return errors.New("serve: --round is missing; docs/federate.md shows a round file")
@@ -180,7 +203,9 @@ func (o *serveFlags) check() error {
 			return fmt.Errorf("serve: --tls-key: %w", err)
 		}
 	}
-	return nil
+	var err error
+	o.readers, err = readToken("token-file", o.token)
+	return err
 }
 
 // checkStore returns a fault in the flags of NATS, for a server that leaves work to workers or does not, and reads the token.
@@ -216,19 +241,9 @@ type server struct {
 }
 
 // serveRound runs the server until the context ends.
-func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error) {
+func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serveFlags) (err error) {
 	ctx := cmd.Context()
-	if err := o.check(); err != nil {
-		return usageError(err)
-	}
-	s := &server{serveFlags: o}
-	token, err := readToken("token-file", o.token)
-	if err != nil {
-		return usageError(err)
-	}
-	if s.round, err = round.Load(o.file); err != nil {
-		return usageError(err)
-	}
+	s := &server{serveFlags: o, round: r}
 	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
 	if o.jsonLog {
 		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
@@ -247,7 +262,7 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 	if s.signer, err = serverKey(filepath.Join(o.state, "server.key")); err != nil {
 		return usageError(err)
 	}
-	if s.eng, err = openEngine(ctx, cfg.Engine, 1, cmd.ErrOrStderr()); err != nil {
+	if s.eng, err = openEngine(ctx, cfg, 1, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
 	defer s.eng.Close()
@@ -261,7 +276,7 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 	if s.helper, secret, err = o.twoServers(s.round.Privacy); err != nil {
 		return usageError(err)
 	}
-	if s.pooling, err = newPooling(s.round, cfg, s.eng); err != nil {
+	if s.pooling, err = newPooling(s.round, s.eng); err != nil {
 		return usageError(err)
 	}
 	o.nats.Dir, o.nats.Largest, o.nats.Log = o.state, int64(s.round.Bounds.Bytes), s.log
@@ -284,7 +299,7 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 		return err
 	}
 	defer closeTracer()
-	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store, Token: token,
+	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store, Token: o.readers,
 		Log:  s.log,
 		Pool: s.sampling(), Merge: s.merging(), Private: s.private(),
 		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng})
@@ -322,7 +337,7 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 	}
 	m := work.Models{Graph: s.round.GraphData}
 	for path, to := range map[string]*[]byte{s.round.Predictor: &m.Predictor, s.round.Open: &m.Open} {
-		if path == "" || path == round.NoOpen {
+		if slices.Contains([]string{"", "default", "untrained", "none"}, path) {
 			continue
 		}
 		if *to, err = regularfile.ReadFile(path, serde.MaxFileBytes); err != nil {
@@ -330,12 +345,12 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 		}
 	}
 	o := s.pooling.options
-	if o.Anchor != nil {
-		if m.Anchor, err = o.Anchor.Encode(); err != nil {
+	if o.AnchorUpload != nil {
+		if m.Anchor, err = o.AnchorUpload.Encode(); err != nil {
 			return err
 		}
 	}
-	o.Corpus = nil // those who merge do not read it
+	o.Corpus, o.CorpusMoments = "", nil // those who merge do not read it
 	q, err := work.NewQueue(ctx, s.store, s.round.Round, m, o)
 	if err != nil {
 		return err
@@ -507,41 +522,14 @@ type pooling struct {
 	mergers *work.Queue // to workers that merge uploads; nil: none do
 }
 
-func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling, error) {
-	p := &pooling{eng: eng, client: r.Client, options: pool.Options{Predictor: r.Predictor, Open: r.Open, Scope: r.Scope, Seed: pool.Seed,
-		Threads: cfg.Engine.Threads}}
+func newPooling(r *round.Round, eng engine.Engine) (*pooling, error) {
+	p := &pooling{eng: eng, client: r.Client, options: r.Options}
 	var err error
 	if p.graph, err = serde.Closed(r.GraphData); err != nil {
 		return nil, err
 	}
-	if r.Corpus != "" {
-		if p.options.Corpus, err = pool.ReadCorpus(r.Corpus); err != nil {
-			return nil, err
-		}
-	}
-	if err := p.options.SetAnchor(r.Anchor); err != nil {
+	if err := p.options.ReadFiles(); err != nil {
 		return nil, err
-	}
-	if r.Seed != nil {
-		p.options.Seed = *r.Seed
-	}
-	if r.Samples != nil {
-		p.options.Samples = *r.Samples
-	}
-	if r.Fresh != nil {
-		p.options.Fresh = *r.Fresh
-	}
-	if r.L2 != nil {
-		p.options.L2 = *r.L2
-	}
-	p.options.Trust = !*r.Honesty
-	s := r.Sets
-	p.options.Level, p.options.Score, p.options.ByClass, p.options.Proportions, p.options.Groups = s.Level, s.Score, s.ByClass, s.Proportions,
-		s.Groups
-	if s.FalseShare != nil {
-		if err := p.options.Survive(*s.FalseShare); err != nil {
-			return nil, fmt.Errorf("sets.false_share: %w", err)
-		}
 	}
 	p.options.Lenient = true // uploads may still come
 	// Contradictory flags are reported before the first client comes.

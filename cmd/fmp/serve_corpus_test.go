@@ -67,13 +67,13 @@ func TestRoundCorpus(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return newPooling(r, engineSettings{}, nil)
+		return newPooling(r, nil)
 	}
 	p, err := load("moments.onnx")
-	if err != nil || p.options.Corpus == nil || p.options.Corpus.Within.K != dx {
+	if err != nil || p.options.CorpusMoments == nil || p.options.CorpusMoments.Within.K != dx {
 		t.Errorf("a round of moments: %v", err)
 	}
-	if _, err := load(shippedFile(t, models.KindClient)); err == nil || !strings.Contains(err.Error(), "prior of rounds of moments") {
+	if _, err := load(shippedFile(t, models.KindClient)); err == nil || !strings.Contains(err.Error(), "corpus.upload) is for uploads of moments") {
 		t.Errorf("a round of class means: %v", err)
 	}
 	if err := os.WriteFile(at("corpus.upload"), data[:50], 0o600); err != nil {

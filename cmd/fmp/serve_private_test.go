@@ -20,7 +20,6 @@ import (
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
-	"fmp/pipeline/settings"
 )
 
 // TestServePrivate: a private round with the programs as users have them: the client makes what the round asks for and refuses what it was
@@ -229,14 +228,12 @@ func TestPrivateSums(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Trusted}
-	off := false
-	samples := 10
 	data, err := os.ReadFile(graph)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b, Honesty: &off, Samples: &samples}, GraphData: data, Client: f},
-		settings.Default[engineSettings](), nil)
+	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b, Options: pool.Options{Samples: 10}}, GraphData: data, Client: f},
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 	"fmp/onnx/regularfile"
 	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 // envPrefix starts the names of the environment variables that are settings.
@@ -57,7 +57,7 @@ type resolver struct {
 	target  any
 	cmd     *cobra.Command
 	reads   []string // keys, and groups with a dot behind them, that the command reads; empty: all
-	fields  []settings.Setting
+	fields  []option.Setting
 	aliases map[string]string // short flag to key
 	file    string
 	sets    []string
@@ -70,8 +70,14 @@ type resolver struct {
 // reads are the keys, and the groups with a dot behind them ("engine."), that the command reads, where it does not
 // read them all. The others have no flag; file and environment, which commands share, may hold them.
 func bindSettings(cmd *cobra.Command, target any, aliases map[string]string, reads ...string) *resolver {
-	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: aliases, fields: settings.List(target)}
-	s.aliases = maps.Clone(aliases)
+	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: aliases, fields: option.List(target)}
+	s.aliases = map[string]string{}
+	maps.Copy(s.aliases, aliases)
+	for _, f := range s.fields {
+		if f.Flag != "" {
+			s.aliases[f.Flag] = f.Key
+		}
+	}
 	maps.DeleteFunc(s.aliases, func(_, key string) bool { return !s.isRead(key) })
 	aliases = s.aliases
 	flags := cmd.Flags()
@@ -113,12 +119,12 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string, rea
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
 	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
 	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields),
-		func(f settings.Setting) bool { return !s.isRead(f.Key) })))
+		func(f option.Setting) bool { return !s.isRead(f.Key) })))
 	return s
 }
 
 // completeSetting returns the completion of a setting's values.
-func completeSetting(f settings.Setting) cobra.CompletionFunc {
+func completeSetting(f option.Setting) cobra.CompletionFunc {
 	switch values := f.Choices(); {
 	case f.Key == "dataset.name":
 		return completeDataset
@@ -126,7 +132,7 @@ func completeSetting(f settings.Setting) cobra.CompletionFunc {
 		return completeList(values...)
 	case strings.HasSuffix(f.Key, ".dir"):
 		return completeDirs(0)
-	case strings.HasSuffix(f.Key, ".model"), f.Key == "engine.library":
+	case f.TakesFile(), f.Key == "engine.library":
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveDefault)
 	case values != nil:
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
@@ -143,6 +149,8 @@ func (f *settingFlag) Type() string       { return f.kind }
 
 func kindName(t reflect.Type) string {
 	switch t.Kind() {
+	case reflect.Pointer:
+		return kindName(t.Elem())
 	case reflect.Slice:
 		return "list"
 	case reflect.Float64, reflect.Float32:
@@ -161,7 +169,8 @@ func (s *resolver) keys() []string {
 	for _, f := range s.fields {
 		keys = append(keys, f.Key)
 	}
-	for _, key := range settings.Keys[experiment.Config]() { // files and environment are shared by all commands
+	// Files and environment are shared by all commands.
+	for _, key := range append(option.Keys[experiment.Config](), option.Keys[poolSettings]()...) {
 		if !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
@@ -173,7 +182,7 @@ func (s *resolver) known(key string) bool { return slices.Contains(s.keys(), key
 
 // isRead reports whether the command reads a setting.
 func (s *resolver) isRead(key string) bool {
-	if !slices.ContainsFunc(s.fields, func(f settings.Setting) bool { return f.Key == key }) {
+	if !slices.ContainsFunc(s.fields, func(f option.Setting) bool { return f.Key == key }) {
 		return false
 	}
 	return len(s.reads) == 0 || slices.ContainsFunc(s.reads, func(r string) bool {
@@ -246,7 +255,7 @@ func (s *resolver) merge(file *viper.Viper) error {
 	if len(g.errs) > 0 {
 		return errors.Join(g.errs...)
 	}
-	err := errors.Join(settings.Check(s.target)...)
+	err := errors.Join(option.Check(s.target)...)
 	if whole, ok := s.target.(interface{ Validate() error }); ok {
 		err = whole.Validate()
 	}
@@ -525,6 +534,11 @@ func showValue(v any) string {
 		return "[" + strings.Join(parts, ", ") + "]"
 	case reflect.Float64:
 		return strconv.FormatFloat(rv.Float(), 'g', -1, 64)
+	case reflect.Pointer:
+		if !rv.IsNil() {
+			return showValue(rv.Elem().Interface())
+		}
+		return `""`
 	}
 	return fmt.Sprint(v)
 }

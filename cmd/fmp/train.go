@@ -22,6 +22,7 @@ import (
 	"fmp/onnx/train"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 	"fmp/pipeline/task"
 )
@@ -63,7 +64,7 @@ type trainSettings struct {
 }
 
 // FillDefaults sets defaults of the data set where no value was given.
-func (c *trainSettings) FillDefaults() []string { return settings.FillDefaults(c, c.Dataset.Name) }
+func (c *trainSettings) FillDefaults() []string { return option.FillDefaults(c, c.Dataset.Name) }
 
 // source is the data set of a training, behind its extractor.
 func source(d settings.Dataset, x settings.Extractor, e settings.Engine) corpus.Source {

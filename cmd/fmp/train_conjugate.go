@@ -7,13 +7,13 @@ import (
 
 	"fmp/onnx"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 func newTrainConjugateCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.ConjugateConfig
-	cfg := settings.Default[trainSettings]()
+	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "conjugate",
 		Short: "Train the conjugate predictor on tasks from the meta-training corpus",

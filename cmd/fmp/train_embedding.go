@@ -9,14 +9,14 @@ import (
 	"fmp/onnx"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 func newTrainEmbeddingCommand() *cobra.Command {
 	var f metaFlags
 	var ec models.EmbeddingConfig
 	var t meta.EmbeddingConfig
-	cfg := settings.Default[trainSettings]()
+	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "embedding",
 		Short: "Train the embedding that makes uploads, behind a predictor",

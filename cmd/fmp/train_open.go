@@ -9,8 +9,8 @@ import (
 	"fmp/pipeline/meta"
 	"fmp/pipeline/meta/scale"
 	"fmp/pipeline/open"
+	"fmp/pipeline/option"
 	"fmp/pipeline/posterior"
-	"fmp/pipeline/settings"
 	"fmp/pipeline/task"
 )
 
@@ -18,7 +18,7 @@ func newTrainOpenCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.OpenConfig
 	var unlearned string
-	cfg := settings.Default[trainSettings]()
+	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "open",
 		Short: "Train the open predictor, for tasks on classes that the corpus lacks",

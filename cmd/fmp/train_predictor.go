@@ -8,14 +8,14 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 func newTrainPredictorCommand() *cobra.Command {
 	var f metaFlags
 	var pc models.PredictorConfig
 	var t meta.PredictorConfig
-	cfg := settings.Default[trainSettings]()
+	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "predictor",
 		Short: "Train the predictor of fresh points on tasks from the meta-training corpus",

@@ -9,13 +9,13 @@ import (
 	"fmp/onnx"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 func newTrainPrivateCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.PrivateConfig
-	cfg := settings.Default[trainSettings]()
+	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "private",
 		Short: "Train the private predictor, for rounds with differential privacy",

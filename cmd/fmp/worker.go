@@ -25,6 +25,7 @@ import (
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/merge"
+	"fmp/pipeline/option"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/settings"
 )
@@ -33,7 +34,7 @@ func newWorkerCommand() *cobra.Command {
 	var o store.Options
 	var tokenFile, keyFile string
 	var merges bool
-	cfg := settings.Default[engineSettings]()
+	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "worker --nats URL",
 		Short: "Sample posteriors or merge uploads for fmp serve, and make runs for fmp grid --workers",
@@ -176,7 +177,7 @@ func withModels(m work.Models, o pool.Options, do func(*onnx.Model, models.Manif
 	}
 	client.Digest = models.DigestBytes(m.Graph)
 	if m.Anchor != nil {
-		if o.Anchor, err = federate.Decode(m.Anchor, federate.Expect{}); err != nil {
+		if o.AnchorUpload, err = federate.Decode(m.Anchor, federate.Expect{}); err != nil {
 			return fmt.Errorf("anchor: %w", err)
 		}
 	}

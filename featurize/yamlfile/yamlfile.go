@@ -133,7 +133,10 @@ func keys(t reflect.Type, out []string) []string {
 	}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name != "" {
+		switch name, how, _ := strings.Cut(f.Tag.Get("yaml"), ","); {
+		case how == "inline":
+			out = keys(f.Type, out)
+		case name != "" && name != "-":
 			out = keys(f.Type, append(out, name))
 		}
 	}

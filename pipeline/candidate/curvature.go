@@ -12,15 +12,10 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// curvature is the uncertainty of a regression's weights: how they scatter over other images of the same kind,
+// curvature is the uncertainty of a regression's weights: the inverse of its Hessian, in the form of a product (Martens and Grosse 2015,
+// K-FAC). Rows x of mass m whose probabilities are p have the Hessian
 //
-//	(F + tie I)^-1 F (F + tie I)^-1
-//
-// (the sandwich of Huber 1967, under labels of the head's own probabilities). It is less than the inverse of the Hessian F + tie I where
-// the tie tells a weight and images do not: there a regression on all images stays at the tie as well. F, the Fisher information of rows x
-// of mass m whose probabilities are p, is taken as a product (Martens and Grosse 2015, K-FAC):
-//
-//	F = sum_i m_i (diag p_i - p_i p_i') x x_i x_i'  ~  A x B / g,  g = sum_i m_i (1 - |p_i|²)
+//	sum_i m_i (diag p_i - p_i p_i') x x_i x_i' + tie I  ~  A x B / g + tie I,  g = sum_i m_i (1 - |p_i|²)
 //	A = sum_i m_i (1 - |p_i|²) x_i x_i',  B = sum_i m_i (diag p_i - p_i p_i')
 //
 // which has the trace of the sum in A and in B alike.
@@ -67,8 +62,7 @@ func (u *curvature) curve(x, logits, mass []float64) {
 	alongClasses, u.classes = eigen(b, c)
 	for j, a := range alongRows {
 		for y, v := range alongClasses {
-			told := max(a, 0) * max(v, 0) / max(g, minCount)
-			u.deviation[j*c+y] = math.Sqrt(told) / (told + tie)
+			u.deviation[j*c+y] = 1 / math.Sqrt(max(a, 0)*max(v, 0)/max(g, minCount)+tie)
 		}
 	}
 }

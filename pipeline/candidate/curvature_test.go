@@ -31,7 +31,7 @@ func unit(n, k, c int) (*discriminant, *images) {
 }
 
 // A head that knows nothing has the same probabilities at all rows, where the product form of the Hessian is the Hessian: the covariance of
-// drawn weights is H^-1 (H - tie I) H^-1.
+// drawn weights is its inverse.
 func TestCurvature(t *testing.T) {
 	const n, k, c, d = 400, 3, 3, 4
 	h, on := unit(n, k, c)
@@ -53,13 +53,10 @@ func TestCurvature(t *testing.T) {
 	for a := range d * c {
 		hessian.SetSym(a, a, hessian.At(a, a)+tie)
 	}
-	var want, inverse, square mat.Dense
-	if err := inverse.Inverse(hessian); err != nil {
+	var want mat.Dense
+	if err := want.Inverse(hessian); err != nil {
 		t.Fatal(err)
 	}
-	square.Mul(&inverse, &inverse)
-	square.Scale(tie, &square)
-	want.Sub(&inverse, &square)
 	const draws = 20000
 	got := mat.NewDense(d*c, d*c, nil)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -82,11 +79,11 @@ func TestCurvature(t *testing.T) {
 
 // Samples scatter, and their mean prediction is the head's: sharper than 1 where weights are uncertain.
 func TestSamplesMean(t *testing.T) {
-	const n, k, c = 100, 12, 3
+	const n, k, c = 60, 3, 3
 	h, on := unit(n, k, c)
 	l := linear{make([]float64, c*k), make([]float64, c)}
 	for i := range l.w {
-		l.w[i] = .1 * float64(i/k-1)
+		l.w[i] = float64(i/k) - 1
 	}
 	u := h.curvature(on, l, 1)
 	if !(u.sharper > 1.02 && u.sharper < sharpest) {

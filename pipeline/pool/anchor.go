@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"fmp/onnx/regularfile"
 	"fmp/pipeline/discriminant"
-	"fmp/pipeline/federate"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/shipped"
 )
@@ -23,49 +21,28 @@ type anchoring int
 
 const (
 	anchoredNot     anchoring = iota // there is none, or nobody is judged
-	anchoredGiven                    // Options.Anchor
+	anchoredGiven                    // Options.Anchor, or AnchorUpload
 	anchoredShipped                  // it comes with the program, and yields where it contradicts too many clients
 	anchoredMissing                  // clients are judged by each other alone
 )
 
-// SetAnchor sets the anchor that a setting names: a file, [ShippedAnchor] (or nothing), or [LeftOut].
-func (o *Options) SetAnchor(setting string) error {
-	switch setting {
-	case "", ShippedAnchor:
-		return nil
-	case LeftOut:
-		o.NoAnchor = true
-		return nil
-	}
-	data, err := regularfile.ReadFile(setting, federate.MaxBytes)
-	if err != nil {
-		return fmt.Errorf("reading anchor: %w", err)
-	}
-	if o.Anchor, err = federate.Decode(data, federate.Expect{}); err != nil {
-		return fmt.Errorf("anchor %s: %w", setting, err)
-	}
-	return nil
-}
-
 // anchors sets the anchor of a round that was given none, and returns an error for one that does not go with the round.
 func (r *Round) anchors() (err error) {
-	a := r.Anchor
+	a := r.AnchorUpload
 	switch {
 	case a == nil && (r.Trust || !r.closedForm()):
 		return nil
-	case a == nil && r.NoAnchor:
+	case a == nil && r.Anchor == LeftOut:
 		r.anchored = anchoredMissing
 		return nil
 	case a == nil:
 		r.anchored = anchoredShipped
-		if r.Anchor, err = shipped.Anchor(r.Client, r.Graph); errors.Is(err, fs.ErrNotExist) {
+		if r.AnchorUpload, err = shipped.Anchor(r.Client, r.Graph); errors.Is(err, fs.ErrNotExist) {
 			r.anchored, err = anchoredMissing, nil
 		}
 		return err
 	case r.Trust:
 		return errors.New("an anchor says which clients are honest, and all are taken for honest: leave one of the two out")
-	case !r.closedForm():
-		return errors.New("clients of an embedding's points are not judged: leave the anchor out")
 	case a.Model != r.Uploads[0].Model:
 		return fmt.Errorf("the anchor was made by the client graph %.12s, and the round's is %.12s: make it with the round's", a.Model,
 			r.Uploads[0].Model)
@@ -76,7 +53,7 @@ func (r *Round) anchors() (err error) {
 
 // knownMoments returns the anchor of a round of moments; nil where it has none.
 func (r *Round) knownMoments() (*discriminant.Client, error) {
-	a := r.Anchor
+	a := r.AnchorUpload
 	if a == nil {
 		return nil, nil
 	}
@@ -95,9 +72,9 @@ func (r *Round) Anchored(j *posterior.Judgement) string {
 	case j.Yielded:
 		return "left out: the anchor that comes with the program contradicts more than two thirds of the clients; " + falls(m)
 	case r.anchored == anchoredShipped:
-		return fmt.Sprintf("%d images that come with the program, of all %d classes", r.Anchor.N, r.Client.C)
+		return fmt.Sprintf("%d images that come with the program, of all %d classes", r.AnchorUpload.N, r.Client.C)
 	case r.anchored == anchoredGiven:
-		return fmt.Sprintf("%d images of %q", r.Anchor.N, r.Anchor.Client)
+		return fmt.Sprintf("%d images of %q", r.AnchorUpload.N, r.AnchorUpload.Client)
 	}
 	return "none: " + falls(m)
 }

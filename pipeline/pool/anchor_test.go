@@ -59,7 +59,7 @@ func TestAnchor(t *testing.T) {
 		},
 	} {
 		us, g, f := made()
-		o := Options{Predictor: w.predictor, Seed: 3, Samples: 20, Level: -1}
+		o := Options{Predictor: w.predictor, Seed: 3, Samples: 20, Sets: Sets{Level: -1}}
 		if name == "moments" {
 			o.Predictor = ""
 		}
@@ -78,7 +78,7 @@ func TestAnchor(t *testing.T) {
 		if p := honest(o); p[0] < 0.5 || p[clients-1] > 0.5 {
 			t.Errorf("%s: without an anchor P(honest) is %.2f; the seven agree", name, p)
 		}
-		o.Anchor = us[clients].Upload
+		o.AnchorUpload = us[clients].Upload
 		for m, p := range honest(o) {
 			if (p > 0.5) != (m >= bad) {
 				t.Errorf("%s: with an anchor client %d is honest with %.2f", name, m, p)
@@ -106,9 +106,9 @@ func TestAnchor(t *testing.T) {
 		}
 		trusting, other := o, o
 		trusting.Trust = true
-		of := *o.Anchor
+		of := *o.AnchorUpload
 		of.Model = strings.Repeat("0", 64)
-		other.Anchor = &of
+		other.AnchorUpload = &of
 		for want, o := range map[string]Options{"all are taken for honest": trusting, "make it with the round's": other} {
 			if _, err := New(us[:clients], g, f, o); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v; want %q", name, err, want)
@@ -163,7 +163,7 @@ func TestShippedAnchor(t *testing.T) {
 		says  string
 	}{
 		{0, Options{}, true, "100 images that come with the program"}, {5, Options{}, true, "100 images"}, {6, Options{}, true, "100 images"},
-		{6, Options{NoAnchor: true}, false, "none: 5 of 10 clients that collude"},
+		{6, Options{Anchor: LeftOut}, false, "none: 5 of 10 clients that collude"},
 		{10, Options{}, false, "left out: the anchor that comes with the program contradicts"},
 		{6, Options{Trust: true}, false, ""},
 	} {

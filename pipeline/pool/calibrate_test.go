@@ -133,7 +133,7 @@ func TestCalibratedMeans(t *testing.T) {
 	if without.Sets != nil {
 		t.Errorf("sets %+v without points", without.Sets)
 	}
-	if r, err = New(us, o.graph, o.client, Options{Seed: 1, Level: .9}); err == nil {
+	if r, err = New(us, o.graph, o.client, Options{Seed: 1, Sets: Sets{Level: .9}}); err == nil {
 		_, err = r.Posterior(t.Context(), o.eng)
 	}
 	if err == nil || !strings.Contains(err.Error(), "--calibrate") {
@@ -151,14 +151,14 @@ func TestSetsByClass(t *testing.T) {
 		Options
 		want string // error; "": none
 	}{
-		{Options{ByClass: true, Level: 0.8}, ""},
-		{Options{Proportions: "3=0.75,8=0.25", Level: 0.8}, ""},
-		{Options{Score: conformal.Adaptive, Level: 0.9}, ""},
-		{Options{ByClass: true, Level: 0.99}, "by class wants at least 137"},
-		{Options{Proportions: "3=1", Level: 0.99}, "for the given shares"},
-		{Options{Proportions: "ten=1"}, "none of the classes"},
-		{Options{Proportions: "3=1", ByClass: true}, "leave the shares out"},
-		{Options{Score: "best"}, "allowed are"},
+		{Options{Sets: Sets{Level: 0.8, ByClass: true}}, ""},
+		{Options{Sets: Sets{Level: 0.8, Proportions: "3=0.75,8=0.25"}}, ""},
+		{Options{Sets: Sets{Level: 0.9, Score: conformal.Adaptive}}, ""},
+		{Options{Sets: Sets{Level: 0.99, ByClass: true}}, "by class wants at least 137"},
+		{Options{Sets: Sets{Level: 0.99, Proportions: "3=1"}}, "for the given shares"},
+		{Options{Sets: Sets{Proportions: "ten=1"}}, "none of the classes"},
+		{Options{Sets: Sets{Proportions: "3=1", ByClass: true}}, "leave the shares out"},
+		{Options{Sets: Sets{Score: "best"}}, "allowed are"},
 	} {
 		c.Seed, c.Threads, c.Samples = 1, 1, 30
 		r, err := New(us, o.graph, o.client, c.Options)

@@ -46,7 +46,7 @@ func TestChoice(t *testing.T) {
 		level          float64
 		choose, sets   float64
 	}{{10, 0, 0, 30, 30}, {10, 1, 0, 25, 25}, {10, 0, -1, 60, 0}, {3, 0, 0, 0, 18}, {2, 0, 0, 12, 0}, {0, 0, 0, 0, 0}} {
-		p := pooled(o.calibrated(t, 6, c.calibrate, c.bad), Options{Level: c.level}, false)
+		p := pooled(o.calibrated(t, 6, c.calibrate, c.bad), Options{Sets: Sets{Level: c.level}}, false)
 		sets := 0.0
 		if p.Sets != nil {
 			sets = float64(p.Sets.Images)
@@ -77,7 +77,7 @@ func TestChoice(t *testing.T) {
 			u.Calibration.Y[i] = int32(random.IntN(10))
 		}
 	}
-	hot := pooled(us, Options{Level: -1}, false)
+	hot := pooled(us, Options{Sets: Sets{Level: -1}}, false)
 	const name = posterior.DiagnosticTemperature
 	if hot.Diagnostics[name] < 2 || here.Diagnostics[name] > 1.5 || norm(hot) > norm(here)/1.3 {
 		t.Errorf("temperature %v and heads of size %v by classes at random, %v and %v by those of the points", hot.Diagnostics[name], norm(hot),
@@ -121,7 +121,8 @@ func TestChoiceOfOne(t *testing.T) {
 			lies.Y = append(lies.Y, int32(random.IntN(10)))
 		}
 		us[0].Calibration = lies
-		p, err := o.sampling(t, us, Options{Seed: 1, Threads: 1, Samples: 30, Scope: posterior.ScopeOpen, Level: -1}).Posterior(t.Context(), nil)
+		p, err := o.sampling(t, us, Options{Seed: 1, Threads: 1, Samples: 30, Scope: posterior.ScopeOpen,
+			Sets: Sets{Level: -1}}).Posterior(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -259,7 +259,7 @@ func TestMergedLies(t *testing.T) {
 			honest = append(honest, data)
 		}
 	}
-	o := Options{Predictor: w.predictor, Open: "none", Seed: 1, Level: -1}
+	o := Options{Predictor: w.predictor, Open: "none", Seed: 1, Sets: Sets{Level: -1}}
 	oracle, bad := DecodeUploads(honest, federate.Expect{})
 	if len(bad) > 0 {
 		t.Fatal(bad)
@@ -359,7 +359,7 @@ func TestMergedFalseMoments(t *testing.T) {
 			honest = append(honest, data)
 		}
 	}
-	o := Options{Seed: 1, Level: -1, Samples: 10}
+	o := Options{Seed: 1, Sets: Sets{Level: -1}, Samples: 10}
 	trusting := o
 	trusting.Trust = true
 	alone := func(messages [][]byte, o Options) []float32 {
@@ -416,7 +416,7 @@ func TestJudgedOneByOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g, f := w.client(t, true)
-	o := Options{Predictor: w.predictor, Open: "none", Seed: 1, Level: -1}
+	o := Options{Predictor: w.predictor, Open: "none", Seed: 1, Sets: Sets{Level: -1}}
 	trusting := o
 	trusting.Trust = true
 	for _, liar := range []int{20, 6, 3} {

@@ -169,7 +169,7 @@ func TestMoments(t *testing.T) {
 		spoil func(us []Upload, o *Options)
 		want  string
 	}{
-		"predictor":  {func(_ []Upload, o *Options) { o.Predictor = w.predictor }, "without a predictor"},
+		"predictor":  {func(_ []Upload, o *Options) { o.Predictor = w.predictor }, "predictor (setting predictor.model) is for uploads of"},
 		"no moments": {func(us []Upload, _ *Options) { us[1].Upload = &federate.Upload{Client: "x", Points: us[1].Points} }, "holds no moments"},
 	} {
 		spoiled, o := append([]Upload(nil), us...), Options{}
@@ -217,7 +217,7 @@ func TestMomentsCorpus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(us[:3], g, f, Options{Seed: 1, Corpus: c})
+	r, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestMomentsCorpus(t *testing.T) {
 		"it holds no moments": func() error { _, err := ReadCorpus(write(&means)); return err }(),
 		"reading corpus":      func() error { _, err := ReadCorpus(filepath.Join(t.TempDir(), "none")); return err }(),
 		"the corpus has rows of": func() error {
-			_, err := New(us[:3], g, f, Options{Seed: 1, Corpus: &wider})
+			_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: &wider})
 			return err
 		}(),
 	} {

@@ -15,59 +15,11 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/pipeline/conformal"
-	"fmp/pipeline/discriminant"
-	"fmp/pipeline/federate"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/shipped"
 	"fmp/pipeline/stats"
 )
-
-// Options configure a round. Fields left zero take the defaults of the predictor.
-type Options struct {
-	// Predictor is a file, "default" for the one shipped with the program for the extractor behind the uploads, or "untrained" for a
-	// smoothed bootstrap of the uploads.
-	Predictor string
-	// Open is the open predictor, for classes that the corpus lacks: a file, "default" (or empty) for the one shipped with the program
-	// for the extractor behind the uploads, or "none". Scope says which of the two predictors reads class means:
-	// posterior.ScopeClosed, ScopeOpen, or ScopeAuto (default), which decides by the novelty of the uploads.
-	Open, Scope string
-	// Samples is S (default 100 for a conjugate predictor, otherwise 20); Fresh is n', the number of points drawn per sample.
-	Samples, Fresh int
-	// L2 and Tolerance are the penalty and the tolerance of the fits.
-	L2, Tolerance float64
-	// Trust assumes that every client is honest. Otherwise, with a conjugate predictor, each sample draws who is (package honesty);
-	// of moments as well.
-	Trust bool
-	// Corpus holds moments of images of the server's own, of any classes, behind the same extractor ([ReadCorpus]); nil without them. They
-	// are for rounds of moments.
-	Corpus *discriminant.Client
-	// Anchor is an upload of images that the server knows, its own or those of an earlier round, behind the clients' graph ([ReadAnchor]):
-	// clients are judged by it, and it counts nowhere else; nil: the one that comes with the program for the extractor and the classes of the
-	// round, if one does. NoAnchor takes none.
-	Anchor   *federate.Upload `json:"-"`
-	NoAnchor bool             `json:",omitempty"`
-	For      string           // client whose images the classifier is for; "": a client to come
-	// Level is the coverage of the prediction sets of a round of moments, 0.5 to 0.999; 0 stands for 0.9 where calibration points suffice, a
-	// negative number for no sets.
-	Level float64
-	// Score is the conformity score of the sets; "" stands for conformal.Probability. ByClass gives every class a threshold of its own.
-	// Proportions are the shares of classes among new images, as conformal.Shares reads them; "" for those of the points.
-	Score       conformal.Score
-	ByClass     bool
-	Proportions string
-	// Groups are groups of clients, as conformal.Groups reads them: the sets' level then holds for the images of each. Clients of none are a
-	// group together.
-	Groups string
-	// FalseShare is the share of the clients whose calibration points may be false without that the level of the sets falls, below 0.5; 0
-	// stands for [FalseShare], a negative number for none. A round without judgement (Trust) survives none.
-	FalseShare float64
-	// Lenient makes no sets where points do not prove them, also of a level that was asked for, as uploads may still come.
-	Lenient bool
-	Seed    uint64
-	alike   bool // no client has an effect
-	Threads int  // 0: one per core; results do not depend on it
-}
 
 // Round is the checked uploads with all that is needed to pool them.
 type Round struct {
@@ -85,10 +37,12 @@ type Round struct {
 	openFrom  models.Manifest
 	members   []stats.Client // behind uploads that are folds of a state; nil: uploads are single clients'
 	design    conformal.Design
-	reach     *sample.Reach
-	groups    []string // names of groups of clients that the sets hold for
-	group     []int    // of each upload; nil: none is named
-	anchored  anchoring
+	// falseShare is the share of the clients whose calibration points may be false.
+	falseShare float64
+	reach      *sample.Reach
+	groups     []string // names of groups of clients that the sets hold for
+	group      []int    // of each upload; nil: none is named
+	anchored   anchoring
 }
 
 // ErrNoGraph is wrapped by the error for uploads whose client graph is not known.
@@ -110,21 +64,20 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 			return nil, err
 		}
 	}
+	if err := o.Unread(r.kind()); err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
+	if err := r.ReadFiles(); err != nil {
+		return nil, err
+	}
 	if r.Moments() {
-		if r.Predictor != "" && r.Predictor != "default" {
-			return nil, fmt.Errorf("pool: uploads of moments are read without a predictor; leave %s out", r.Predictor)
-		}
-		r.predictor, r.open = nil, nil
 		// A server makes its settings sure before it has a point.
-		if c, u := r.Corpus, uploads[0].Points; c != nil && u != nil && c.Within.K != u.Dx {
+		if c, u := r.CorpusMoments, uploads[0].Points; c != nil && u != nil && c.Within.K != u.Dx {
 			return nil, fmt.Errorf("pool: the corpus has rows of %d numbers, and the uploads have %d: make both behind one extractor, with the "+
 				"same --bytes", c.Within.K, u.Dx)
 		}
 	} else if err := r.openPredictor(); err != nil {
 		return nil, err
-	}
-	if r.Corpus != nil && !r.Moments() {
-		return nil, errors.New("pool: a corpus of moments is a prior of rounds of moments, and these uploads are other: leave it out")
 	}
 	if _, err := r.client(); err != nil {
 		return nil, err
@@ -155,6 +108,17 @@ func (r *Round) client() (int, error) {
 			"behind an extractor with an open predictor, and these uploads are other", r.For)
 	}
 	return at + 1, nil
+}
+
+// kind returns the kind of the round's uploads.
+func (r *Round) kind() string {
+	switch {
+	case r.Moments():
+		return ofMoments
+	case r.Client.ClassMeans:
+		return ofMeans
+	}
+	return ofPoints
 }
 
 // Moments reports whether clients of the round send moments.
@@ -309,15 +273,7 @@ func (r *Round) conjugateSamples() int {
 // settle sets the options that were not given: for a shipped predictor, those suited to its data set, where the penalty need not be
 // that of its training; for another, those of its manifest.
 func (r *Round) settle() error {
-	if r.closedForm() { // no point is drawn and no head fitted with a penalty that a setting names
-		switch {
-		case r.L2 != 0:
-			return fmt.Errorf("pool: the penalty (--l2, erm.l2) is %v: it acts on fits to drawn points, and these uploads are read in closed form: "+
-				"leave it out", r.L2)
-		case r.Fresh != 0:
-			return fmt.Errorf("pool: %d points are to be drawn for a sample (--fresh, predictor.fresh), and these uploads are read in closed form: "+
-				"leave the number out", r.Fresh)
-		}
+	if r.closedForm() { // no point is drawn, and no head fitted with a penalty that a setting names
 		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, r.conjugateSamples())
 		return nil
 	}

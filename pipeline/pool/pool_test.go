@@ -20,6 +20,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/serde"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
@@ -571,7 +572,8 @@ func TestNothingIgnored(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
 	uploads := w.uploads(t, g, f, 6, 7)
-	for want, o := range map[string]Options{"erm.l2": {L2: 5}, "predictor.fresh": {Fresh: 10}} {
+	for want, o := range map[string]Options{"erm.l2": {L2: 5}, "predictor.fresh": {Fresh: 10},
+		"corpus.upload": {CorpusMoments: &discriminant.Client{}}} {
 		o.Predictor = w.predictor
 		if _, err := New(uploads, g, f, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -94,6 +94,9 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 	if len(releases) == 0 {
 		return nil, errors.New("pool: no uploads; give at least one")
 	}
+	if err := o.Unread(OfPrivate); err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
 	if graph == nil {
 		return nil, fmt.Errorf("pool: the uploads are of a private round: %w", ErrNoGraph)
 	}

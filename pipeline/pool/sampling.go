@@ -115,7 +115,7 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream,
-		Corpus: r.Corpus}, Honesty: !r.Trust, Threads: r.Threads}
+		Corpus: r.CorpusMoments}, Honesty: !r.Trust, Threads: r.Threads}
 	if r.Rest != nil {
 		o.Rest = &discriminant.Client{Means: r.Rest.Means, Within: r.Rest.Within}
 	}
@@ -154,8 +154,8 @@ func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 	if r.Rest != nil {
 		in.Rest = r.Rest.Means
 	}
-	if r.Anchor != nil {
-		in.Known, in.Yields = r.Anchor.ToSet(), r.anchored == anchoredShipped
+	if r.AnchorUpload != nil {
+		in.Known, in.Yields = r.AnchorUpload.ToSet(), r.anchored == anchoredShipped
 	}
 	if r.open != nil {
 		if in.Open, err = open.FromModel(r.open); err != nil {

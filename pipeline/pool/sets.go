@@ -42,8 +42,13 @@ type calibrationPoint struct {
 // setDesign checks the options of the prediction sets.
 func (r *Round) setDesign() (d conformal.Design, err error) {
 	r.Score = cmp.Or(r.Score, conformal.Probability)
-	if r.FalseShare = cmp.Or(r.FalseShare, FalseShare); r.Trust || r.For != "" {
-		r.FalseShare = -1
+	switch {
+	case r.Trust || r.For != "":
+		r.falseShare = 0
+	case r.FalseShare != nil:
+		r.falseShare = *r.FalseShare
+	default:
+		r.falseShare = FalseShare
 	}
 	d = conformal.Design{Clients: r.For == "", ByClass: r.ByClass}
 	if !slices.Contains(conformal.Scores, r.Score) {
@@ -68,17 +73,6 @@ func (r *Round) setDesign() (d conformal.Design, err error) {
 		r.Level = Level // asked for
 	}
 	return d, err
-}
-
-// Survive sets [Options.FalseShare] to a share, which may be 0.
-func (o *Options) Survive(share float64) error {
-	if !(share >= 0 && share < 0.5) {
-		return fmt.Errorf("pool: the share of clients whose calibration points may be false is %v: allowed are 0 to less than 0.5", share)
-	}
-	if o.FalseShare = share; share == 0 {
-		o.FalseShare = -1
-	}
-	return nil
 }
 
 // setGroups finds the group of every client.
@@ -148,7 +142,7 @@ func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, cl
 			d.Group = append(d.Group, r.group[p.client])
 		}
 	}
-	if r.FalseShare < 0 {
+	if r.falseShare == 0 {
 		d.Client = nil
 		return d, classes
 	}
@@ -166,7 +160,7 @@ func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, cl
 		clients[g]++
 	}
 	for g, n := range clients {
-		d.False[g] = max(int(r.FalseShare*float64(n)+1e-9)-out[g], 0)
+		d.False[g] = max(int(r.falseShare*float64(n)+1e-9)-out[g], 0)
 	}
 	return d, classes
 }
@@ -279,7 +273,7 @@ func (r *Round) points() (all, half, rest []calibrationPoint) {
 // hold keeps points for sets, of maxScored at most those of some clients, and of a client as many as half of the clients have at least,
 // so that no client has much influence on the sets. Of more, some are drawn.
 func (s *Sampling) hold(points []calibrationPoint) {
-	if s.round.FalseShare >= 0 {
+	if s.round.falseShare > 0 {
 		points = s.round.even(points)
 	}
 	share := min(1, float64(maxScored)/float64(len(points)))

@@ -108,7 +108,7 @@ func TestHeldBack(t *testing.T) {
 	us, g, f := w.momentsRound(t, 4, 1)
 	heads := func(us []Upload, level float64) ([]float64, *Sampling) {
 		t.Helper()
-		r, err := New(us, g, f, Options{Seed: 1, Samples: 4, Level: level})
+		r, err := New(us, g, f, Options{Seed: 1, Samples: 4, Sets: Sets{Level: level}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,11 +157,11 @@ func TestHeldBack(t *testing.T) {
 	if got, _ := heads(us, -1); slices.Equal(got, want) {
 		t.Error("without sets the points are not added back")
 	}
-	if _, err := New(us, g, f, Options{Level: 0.2}); err == nil || !strings.Contains(err.Error(), "level") {
+	if _, err := New(us, g, f, Options{Sets: Sets{Level: 0.2}}); err == nil || !strings.Contains(err.Error(), "level") {
 		t.Errorf("level 0.2: %v", err)
 	}
 	few := us[:1]
-	r, err := New(few, g, f, Options{Level: 0.9})
+	r, err := New(few, g, f, Options{Sets: Sets{Level: 0.9}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestSetsOfMeans(t *testing.T) {
 		}
 		made := func(us []Upload, level float64) *posterior.Result {
 			t.Helper()
-			r, err := New(us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25, Level: level})
+			r, err := New(us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25, Sets: Sets{Level: level}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -247,7 +247,7 @@ func TestSetsOfMeans(t *testing.T) {
 			us    []Upload
 			level float64
 		}{{plain, 0.9}, {us, 0.99}} {
-			r, err := New(c.us, g, f, Options{Predictor: w.predictor, Level: c.level})
+			r, err := New(c.us, g, f, Options{Predictor: w.predictor, Sets: Sets{Level: c.level}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +262,8 @@ func TestSetsOfMeans(t *testing.T) {
 // error that names the group, and no sets where the round is lenient.
 func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Upload) {
 	t.Helper()
-	o := Options{Predictor: w.predictor, Seed: 3, Samples: 25, Level: 0.8, Groups: fmt.Sprintf("odd=%s,%s", us[1].Client, us[3].Client)}
+	o := Options{Predictor: w.predictor, Seed: 3, Samples: 25,
+		Sets: Sets{Level: 0.8, Groups: fmt.Sprintf("odd=%s,%s", us[1].Client, us[3].Client)}}
 	sets := func(o Options) (*models.OriginSets, error) {
 		r, err := New(us, g, f, o)
 		if err != nil {

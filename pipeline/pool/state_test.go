@@ -68,7 +68,7 @@ func TestStateOfMoments(t *testing.T) {
 	} else if bytes.Equal(gone, all) {
 		t.Error("without two clients the classifier is the same")
 	}
-	single, err := New(us, g, f, Options{Seed: 1, Trust: true, Level: -1})
+	single, err := New(us, g, f, Options{Seed: 1, Trust: true, Sets: Sets{Level: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}

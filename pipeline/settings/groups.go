@@ -1,9 +1,13 @@
+// Package settings has the groups of settings that several commands read; package option reads their tags.
 package settings
 
 import (
 	"path/filepath"
 	"strings"
 
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/pipeline/option"
 	"fmp/pipeline/privacy"
 )
 
@@ -16,6 +20,11 @@ type Dataset struct {
 	// Splits cuts the training images into disjoint parts.
 	Splits Splits `yaml:"splits" json:"splits"`
 	Test   int    `yaml:"test" json:"test" default:"0" allowed:"0..10000000" doc:"most test images used, the first ones of the file; 0 means all"`
+}
+
+// Lists names the data sets.
+func (*Dataset) Lists() map[string]func() []string {
+	return map[string]func() []string{"datasets": dataset.Names}
 }
 
 // Label returns the data set's name as used in results: for a folder its base name.
@@ -53,10 +62,15 @@ type Extractor struct {
 	Kappa []float64 `yaml:"kappa,flow" json:"kappa,omitempty" default:"" allowed:"1e-3..100" doc:"uploads of moments: temperature in units of the classes' separation, which belongs to the extractor, and the standard deviation of its logarithm (fmp fuse learns both from labelled images); empty means that nothing is known"`
 }
 
+// Lists names the families of models.
+func (*Extractor) Lists() map[string]func() []string {
+	return map[string]func() []string{"presets": extractor.PresetNames}
+}
+
 // CheckKappa returns an error unless kappa is empty, or a median and a deviation.
 func (x Extractor) CheckKappa() error {
 	if n := len(x.Kappa); n != 0 && n != 2 {
-		return Violation("extractor.kappa", x.Kappa, "a median and a deviation, or nothing", "pass --kappa 0.7,0.15, say")
+		return option.Violation("extractor.kappa", x.Kappa, "a median and a deviation, or nothing", "pass --kappa 0.7,0.15, say")
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/moments"
+	"fmp/pipeline/option"
+	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 )
@@ -39,16 +42,8 @@ type File struct {
 	Title string `yaml:"title"`
 	// Graph is the path of the client graph, as written by fmp fuse.
 	Graph string `yaml:"client_graph"`
-	// Predictor is the model that the uploads are pooled with, as in fmp pool.
-	Predictor string `yaml:"predictor"`
-	// Open is the open predictor, for classes that the corpus lacks, as in fmp pool: a file, or "none". Scope says which of the two
-	// predictors reads the uploads: "auto" (default), "closed" or "open".
-	Open  string `yaml:"open"`
-	Scope string `yaml:"scope"`
-	// Corpus is the path of an upload of moments of the server's own images, as in fmp pool; for rounds of moments.
-	Corpus string `yaml:"corpus"`
-	// Anchor is the path of an upload of images that the server knows, by which clients are judged, "default" or "none", as in fmp pool.
-	Anchor string `yaml:"anchor"`
+	// Options are the options of pooling, as in fmp pool.
+	pool.Options `yaml:",inline"`
 	// Roster is the path of the file of clients that may send.
 	Roster string `yaml:"roster"`
 	// Deadline is the deadline for uploads.
@@ -69,36 +64,16 @@ type File struct {
 	// Calibrate is the maximum number of calibration points of an upload, by which prediction sets are made. A client is asked for
 	// that number, and its owner grants as many or fewer: 0 (default) to 100, to 10 of rounds of moments, and 0 of private ones.
 	Calibrate int `yaml:"calibrate"`
-	// Sets are the prediction sets of the classifier, as in fmp pool.
-	Sets Sets `yaml:"sets"`
 	// Bounds are the bounds on an upload.
 	Bounds Bounds `yaml:"bounds"`
 	// Workers is the path of a roster of workers: only parts that one of them signed are pooled (fmp worker --merge). Default: parts of any
 	// worker that the NATS servers let in.
 	Workers string `yaml:"workers"`
-	// Honesty says whether clients are weighted by how well the others predict them. Default true.
-	Honesty *bool `yaml:"honesty"`
 	// Privacy makes the round private: uploads are class sums released under this privacy budget, with the defaults of fmp-edge
 	// compress.
 	Privacy *privacy.Budget `yaml:"privacy"`
-	// Seed, Samples, Fresh and L2 are as in fmp pool, with the same defaults.
-	Seed    *uint64  `yaml:"seed"`
-	Samples *int     `yaml:"samples"`
-	Fresh   *int     `yaml:"fresh"`
-	L2      *float64 `yaml:"l2"`
 	// Labelled is a folder of the server's own images, by class; the status page reports the accuracy on them.
 	Labelled string `yaml:"labelled"`
-}
-
-// Sets are the settings of prediction sets, as in fmp pool. They are made once calibration points prove them.
-type Sets struct {
-	Level       float64         `yaml:"level"`
-	Score       conformal.Score `yaml:"score"`
-	ByClass     bool            `yaml:"by_class"`
-	Proportions string          `yaml:"proportions"`
-	Groups      string          `yaml:"groups"`
-	// FalseShare is the share of clients whose calibration points may be false, 0 to less than 0.5; default 0.2.
-	FalseShare *float64 `yaml:"false_share"`
 }
 
 // Bounds are the bounds on one upload. An upload that exceeds one is refused.
@@ -112,12 +87,6 @@ type Bounds struct {
 	// Norm is the maximum norm of a point's features; above 0. Default: the bound that the predictor states, or none.
 	Norm float64 `yaml:"norm"`
 }
-
-// NoOpen stands in place of a file where there is no open predictor, or no anchor.
-const NoOpen = "none"
-
-// DefaultAnchor stands for the anchor that comes with the program.
-const DefaultAnchor = "default"
 
 // Duration is a time.Duration written as 90s or 2h.
 type Duration time.Duration
@@ -159,8 +128,6 @@ const (
 	defaultRate        = 1 << 10
 	topRate            = 1_000_000_000
 	maxTitle           = 200
-	maxSamples         = 10_000
-	maxFresh           = 100_000
 	headBytes          = 1 << 10 // maximum size of a private round's message besides its share
 )
 
@@ -187,8 +154,14 @@ func Load(path string) (*Round, error) {
 		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
 	r := &Round{File: *file}
-	for _, p := range []*string{&r.Graph, &r.Predictor, &r.Open, &r.Corpus, &r.Anchor, &r.Roster, &r.Workers, &r.Labelled} {
-		if *p != "" && *p != NoOpen && !(p == &r.Anchor && *p == DefaultAnchor) && !filepath.IsAbs(*p) {
+	paths := []*string{&r.Graph, &r.Roster, &r.Workers, &r.Labelled}
+	for _, s := range option.List(&r.Options) {
+		if s.NamesFile() {
+			paths = append(paths, s.Value.Addr().Interface().(*string))
+		}
+	}
+	for _, p := range paths {
+		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(filepath.Dir(path), *p)
 		}
 	}
@@ -253,17 +226,13 @@ func (r *Round) suitsGraph(path string) error {
 		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of moments, which have %d calibration points at most", path,
 			r.Calibrate, r.Graph, moments.MaxCalibration)
 	}
-	if r.Corpus != "" && r.Client.Bytes == 0 {
-		return fmt.Errorf("round %s: corpus is a prior of rounds of moments, and client_graph %s is of other uploads: leave it out, or "+
-			"give a graph of fmp fuse --upload moments", path, r.Graph)
-	}
 	return nil
 }
 
 // CheckRoster returns an error if a roster has too few clients for the round.
 func (r *Round) CheckRoster(clients *identity.Roster) error {
-	if r.Sets.Groups != "" {
-		_, of, err := conformal.Groups(r.Sets.Groups)
+	if r.Groups != "" {
+		_, of, err := conformal.Groups(r.Groups)
 		if err != nil {
 			return fmt.Errorf("sets.groups: %w", err)
 		}
@@ -292,7 +261,7 @@ func Parse(data []byte) (*File, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("more than %d bytes", maxBytes)
 	}
-	f := &File{}
+	f := &File{Options: option.Default[pool.Options]()}
 	if err := yamlfile.Decode(data, f); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the file is empty")
@@ -311,10 +280,6 @@ func (f *File) fill() error {
 		f.Precisions = []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	}
 	private := f.fillPrivacy()
-	if f.Honesty == nil {
-		f.Honesty = new(bool)
-		*f.Honesty = f.Privacy == nil
-	}
 	var faults []error
 	want := func(ok bool, key string, value any, allowed string) {
 		if !ok {
@@ -323,8 +288,9 @@ func (f *File) fill() error {
 	}
 	want(len(f.Title) <= maxTitle, "title", fmt.Sprintf("%d bytes long", len(f.Title)), fmt.Sprintf("up to %d bytes", maxTitle))
 	want(f.Graph != "", "client_graph", "missing", "the client graph that fmp fuse wrote")
-	scopes := []string{"", "auto", "closed", "open"}
-	want(slices.Contains(scopes, f.Scope), "scope", f.Scope, "auto, closed, open")
+	for _, s := range option.List(&f.Options) {
+		want(len(s.Check()) == 0, s.Name, reflect.Indirect(s.Value), s.Allowed())
+	}
 	want(f.Roster != "", "roster", "missing", "the roster that fmp keys wrote")
 	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline", f.Deadline, "a time, such as 2030-01-31T18:00:00Z")
 	want(f.Quorum >= 0 && f.Quorum <= identity.MaxClients, "quorum", f.Quorum, fmt.Sprintf("0 (all of the roster) to %d", identity.MaxClients))
@@ -340,15 +306,6 @@ func (f *File) fill() error {
 	for i, p := range f.Precisions {
 		want(slices.Contains(known, p) && !slices.Contains(f.Precisions[:i], p), "precisions", f.Precisions, fmt.Sprintf("%v, each once", known))
 	}
-	if f.Samples != nil {
-		want(*f.Samples >= 1 && *f.Samples <= maxSamples, "samples", *f.Samples, fmt.Sprintf("1 to %d", maxSamples))
-	}
-	if f.Fresh != nil {
-		want(*f.Fresh >= 1 && *f.Fresh <= maxFresh, "fresh", *f.Fresh, fmt.Sprintf("1 to %d", maxFresh))
-	}
-	if f.L2 != nil {
-		want(*f.L2 > 0 && !math.IsInf(*f.L2, 0), "l2", *f.L2, "finite numbers above 0")
-	}
 	return errors.Join(append(faults, private)...)
 }
 
@@ -360,20 +317,15 @@ func (f *File) fillPrivacy() error {
 	}
 	b.Delta = cmp.Or(b.Delta, privacy.DefaultDelta)
 	b.Unit, b.Relation, b.Noise = cmp.Or(b.Unit, privacy.Example), cmp.Or(b.Relation, privacy.AddRemove), cmp.Or(b.Noise, privacy.Local)
-	faults := []error{b.Check()}
+	faults := []error{b.Check(), f.Unread(pool.OfPrivate)}
 	for _, k := range []struct {
 		given    bool
 		key, why string
 	}{
 		{b.Noise == privacy.TwoServers && f.AcceptLate, "accept_late: true", "two servers open one sum, at quorum or at the deadline"},
-		{f.Honesty != nil && *f.Honesty, "honesty: true", "honesty compares single uploads without noise, which a private round has none of"},
 		{f.Calibrate > 0, "calibrate", "calibration points are single images, which a private round protects"},
-		{f.Anchor != "" && f.Anchor != NoOpen && f.Anchor != DefaultAnchor, "anchor",
-			"honesty is judged by single uploads without noise, which a private round has none of"},
-		{f.Sets != Sets{}, "sets", "they want calibration points, which a private round has none of"},
 		{f.Replace, "replace: true", "a second upload of a client spends its budget a second time"},
-		{f.Open != "" && f.Open != NoOpen || f.Scope == "open", "open", "the private predictor is for the corpus's classes"},
-		{f.Fresh != nil || f.L2 != nil || f.Bounds.Norm != 0, "fresh, l2 or bounds.norm", "those are of points, and a private upload has sums"},
+		{f.Bounds.Norm != 0, "bounds.norm", "it is of points, and a private upload has sums"},
 	} {
 		if k.given {
 			faults = append(faults, fmt.Errorf("%s does not go with this private round: %s", k.key, k.why))

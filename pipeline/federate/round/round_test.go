@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/pool"
 )
 
 const good = "round: 1\nclient_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-01T00:00:00Z\n"
@@ -18,7 +19,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.MinUploads != 1 || f.RebuildInterval != Duration(time.Minute) || f.Bounds.Points != defaultPoints || f.Bounds.Bytes != defaultBytes ||
-		len(f.Precisions) != 3 || !*f.Honesty {
+		len(f.Precisions) != 3 || f.Trust {
 		t.Errorf("defaults %+v", f)
 	}
 	for text, want := range map[string]string{
@@ -34,7 +35,7 @@ func TestParse(t *testing.T) {
 		good + "min_uploads: -2":    "min_uploads is -2",
 		good + "calibrate: 101":     "calibrate is 101",
 		good + "calibrate: 5\nprivacy: {epsilon: 1}":       "single images",
-		good + "sets: {level: .9}\nprivacy: {epsilon: 1}":  "which a private round has none of",
+		good + "sets: {level: .9}\nprivacy: {epsilon: 1}":  "sets.level (setting sets.level) is for uploads of class means or moments",
 		good + "sets: {by_class: perhaps}":                 "true or false",
 		good + "rebuild_interval: 1":                       "no duration",
 		good + "rebuild_interval: 10ms":                    "rebuild_interval is 10ms",
@@ -45,9 +46,9 @@ func TestParse(t *testing.T) {
 		good + "bounds: {norm: .inf}":                      "bounds.norm",
 		good + "precisions: [float8]":                      "precisions is [float8]",
 		good + "precisions: [int8, int8]":                  "each once",
-		good + "samples: 0":                                "samples is 0",
+		good + "samples: -1":                               "samples is -1",
 		good + "fresh: 1000000":                            "fresh is",
-		good + "l2: 0":                                     "l2 is 0",
+		good + "l2: -1":                                    "l2 is -1",
 		good + "privacy: {}":                               "epsilon is 0",
 		good + "privacy: {epsilon: 50}":                    "epsilon is 50",
 		good + "privacy: {epsilon: 1, delta: 1}":           "delta is 1",
@@ -56,10 +57,10 @@ func TestParse(t *testing.T) {
 		good + "privacy: {epsilon: 1, noise: two-servers}": "points is 0",
 		good + "accept_late: true\nprivacy: {epsilon: 1, noise: two-servers, points: 9}": "open one sum",
 		good + "privacy: {epsilon: 1, color: red}":                                       "color",
-		good + "honesty: true\nprivacy: {epsilon: 1}":                                    "honesty compares single uploads",
+		good + "trust: true\nprivacy: {epsilon: 1}":                                      "trust (setting trust) is for",
 		good + "replace: true\nprivacy: {epsilon: 1}":                                    "a second time",
-		good + "scope: open\nprivacy: {epsilon: 1}":                                      "the corpus's classes",
-		good + "l2: 1\nprivacy: {epsilon: 1}":                                            "has sums",
+		good + "scope: open\nprivacy: {epsilon: 1}":                                      "posterior.scope) is for uploads of class means",
+		good + "l2: 1\nprivacy: {epsilon: 1}":                                            "erm.l2) is for uploads of an embedding's points",
 		good + "title: " + strings.Repeat("x", 201):                                      "title is 201 bytes long",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -67,7 +68,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	if f, err := Parse([]byte(good + "privacy: {epsilon: 2}")); err != nil || f.Privacy.String() != "epsilon 2, delta 1e-05 for one image "+
-		"added or removed, noise: local" || *f.Honesty {
+		"added or removed, noise: local" || f.Trust {
 		t.Errorf("a private round %+v, %v", f, err)
 	}
 	for when, want := range map[string]string{"2029-12-31T23:59:59Z": "open", "2030-01-01T00:00:00Z": "closed"} {
@@ -90,7 +91,7 @@ func FuzzRound(f *testing.F) {
 		}
 		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.MinUploads < 1 || r.Bounds.Points < 1 ||
 			r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes || !(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 ||
-			(r.Privacy != nil && (r.Privacy.Check() != nil || *r.Honesty)) {
+			(r.Privacy != nil && (r.Privacy.Check() != nil || r.Trust)) {
 			t.Fatalf("read %+v", r)
 		}
 	})
@@ -99,7 +100,7 @@ func FuzzRound(f *testing.F) {
 // TestGroups: groups of clients are read, and their clients must be on the roster.
 func TestGroups(t *testing.T) {
 	for groups, want := range map[string]string{"north=a": `"a" is not on the roster`, "north": "NAME=CLIENT", "": ""} {
-		err := (&Round{File: File{Sets: Sets{Groups: groups}}}).CheckRoster(&identity.Roster{})
+		err := (&Round{File: File{Options: pool.Options{Sets: pool.Sets{Groups: groups}}}}).CheckRoster(&identity.Roster{})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("groups %q: %v; want %q", groups, err, want)
 		}
@@ -110,7 +111,7 @@ func TestGroups(t *testing.T) {
 func TestAnchorSetting(t *testing.T) {
 	const file = "client_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-31T18:00:00Z\n"
 	const private = "privacy: {epsilon: 1}\n"
-	for anchor, fits := range map[string]bool{NoOpen: true, DefaultAnchor: true, "known.upload": false} {
+	for anchor, fits := range map[string]bool{pool.LeftOut: true, pool.ShippedAnchor: true, "known.upload": false} {
 		if _, err := Parse([]byte(file + "anchor: " + anchor + "\n")); err != nil {
 			t.Errorf("anchor: %s: %v", anchor, err)
 		}

@@ -16,7 +16,7 @@ func (s *Server) description() wire.Description {
 		Round: f.Round, Title: f.Title, State: s.state(now), Now: now.UTC(), Deadline: f.Deadline.UTC(), Graph: f.Client.Digest,
 		GraphBytes: int64(len(f.GraphData)), GraphSignature: f.GraphSignature,
 		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes, Calibrate: f.Calibrate, Replace: f.Replace,
-		Withdrawal: !s.once(), Honesty: *f.Honesty, Privacy: f.Privacy, Server: s.role(), ServerKey: s.Key.PublicText(),
+		Withdrawal: !s.once(), Honesty: f.Privacy == nil && !f.Trust, Privacy: f.Privacy, Server: s.role(), ServerKey: s.Key.PublicText(),
 	}
 	for _, p := range f.Precisions {
 		d.Precisions = append(d.Precisions, string(p))

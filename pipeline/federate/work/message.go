@@ -19,6 +19,7 @@ import (
 	"fmp/onnx/sorting"
 	"fmp/pipeline/federate/workpb"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/option"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 )
@@ -117,13 +118,16 @@ func decodeJob(data []byte) (Job, error) {
 		{j.Predictor == "" || aDigest.MatchString(j.Predictor), "predictor", j.Predictor, aDigest.String()},
 		{j.Open == "" || aDigest.MatchString(j.Open), "open", j.Open, aDigest.String()},
 		{j.Anchor == "" || aDigest.MatchString(j.Anchor), "anchor", j.Anchor, aDigest.String()},
-		{slices.Contains([]string{"", "default", "untrained"}, o.Predictor), "options.predictor", o.Predictor,
-			"default and untrained; files go by digest"},
-		{slices.Contains([]string{"", "default", "none"}, o.Open), "options.open", o.Open, "default and none; files go by digest"},
+		{o.CorpusMoments == nil, "options.corpus", "here", "none: moments are pooled by the server"},
 		{o.Threads == 0, "options.threads", o.Threads, "0: they are the worker's own"},
 	} {
 		if !c.ok {
 			return j, fmt.Errorf("job: %s is %.80s; allowed: %s", c.field, fmt.Sprint(c.value), c.allowed)
+		}
+	}
+	for _, s := range option.List(&o) {
+		if s.NamesFile() {
+			return j, fmt.Errorf("job: options.%s is %.80s; files go by digest", s.Name, s.Value)
 		}
 	}
 	return j, nil

@@ -14,6 +14,7 @@ import (
 	"fmp/onnx/alloctest"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate/workpb"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/pool"
@@ -158,6 +159,9 @@ func TestHostileJobs(t *testing.T) {
 		"open is a.onnx":         func(j *Job) { j.Open = "a.onnx" },
 		"options.predictor is":   func(j *Job) { j.Options.Predictor = "/root/key" },
 		"options.open is":        func(j *Job) { j.Options.Open = "/root/key" },
+		"options.anchor is":      func(j *Job) { j.Options.Anchor = "/root/key" },
+		"options.corpus is":      func(j *Job) { j.Options.Corpus = "/root/key" },
+		"options.corpus is here": func(j *Job) { j.Options.CorpusMoments = &discriminant.Client{} },
 		"options.threads is 9":   func(j *Job) { j.Options.Threads = 9 },
 	} {
 		j := good

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"fmp/onnx/engine"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 // Compare runs the comparison of methods that c asks for, and returns a record of scores for each method, partition and repeat. The run
@@ -13,7 +13,7 @@ import (
 // must use one thread per operator, so that figures do not depend on the machine. progress may be nil.
 func Compare(ctx context.Context, c Config, eng engine.Engine, progress Progress) (rs []Record, err error) {
 	if c.Output.Dir == "" {
-		return nil, settings.Violation("output.dir", `""`, "the path of a folder", "name the run directory")
+		return nil, option.Violation("output.dir", `""`, "the path of a folder", "name the run directory")
 	}
 	if err := c.Validate(); err != nil {
 		return nil, err

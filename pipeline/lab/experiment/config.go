@@ -11,10 +11,11 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 )
 
-// Config holds every setting of a run; package settings defines its tags.
+// Config holds every setting of a run; package option defines its tags.
 type Config struct {
 	Seed       uint64              `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the run is named under"`
 	Seeds      int                 `yaml:"seeds" json:"seeds" default:"5" allowed:"1..1000" doc:"number of repeats, each with clients of its own"`
@@ -48,11 +49,11 @@ type Corpus struct {
 }
 
 // Default returns the configuration of a run on the embedded digits.
-func Default() Config { return settings.Default[Config]() }
+func Default() Config { return option.Default[Config]() }
 
-// Lists holds the names of the methods, which are looked up ignoring case.
+// Lists holds the names of the methods, which are looked up ignoring case, and of the data sets.
 func (*Config) Lists() map[string]func() []string {
-	return map[string]func() []string{"methods": rival.Names}
+	return map[string]func() []string{"methods": rival.Names, "datasets": dataset.Names}
 }
 
 // OpenScope reports whether the server's corpus has another data set or other classes than the tasks.
@@ -107,16 +108,16 @@ type Output struct {
 // scope, and returns the keys that it set.
 func (c *Config) FillDefaults() []string {
 	if c.OpenScope() {
-		return settings.FillDefaults(c, c.Dataset.Name, "dataset.classes")
+		return option.FillDefaults(c, c.Dataset.Name, "dataset.classes")
 	}
-	return settings.FillDefaults(c, c.Dataset.Name)
+	return option.FillDefaults(c, c.Dataset.Name)
 }
 
 // Validate checks every setting, by its tags and together with the others. It returns all violations, joined, or nil.
 func (c *Config) Validate() error {
-	errs := settings.Check(c)
+	errs := option.Check(c)
 	fail := func(key string, value any, allowed, next string) {
-		errs = append(errs, settings.Violation(key, value, allowed, next))
+		errs = append(errs, option.Violation(key, value, allowed, next))
 	}
 	for key, v := range map[string]string{"dataset.classes": c.Dataset.Classes, "corpus.classes": c.Corpus.Classes} {
 		if n, err := strconv.Atoi(v); err == nil && n != 0 && (n < 2 || n > dataset.MaxClasses) {

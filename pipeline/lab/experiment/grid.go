@@ -13,7 +13,7 @@ import (
 
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/suggest"
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 )
 
 // Grid is a set of runs: settings that all runs share, and keys that take several values each. The runs are all
@@ -54,7 +54,7 @@ func ParseGrid(data []byte) (*Grid, error) {
 		}
 		return nil, fmt.Errorf("grid: allowed are settings and vary: %w", err)
 	}
-	known := settings.Keys[Config]()
+	known := option.Keys[Config]()
 	total := 1
 	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
 		if !slices.Contains(known, k) || strings.HasPrefix(k, "output.") {

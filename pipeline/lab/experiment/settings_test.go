@@ -1,7 +1,7 @@
 package experiment
 
 import (
-	"fmp/pipeline/settings"
+	"fmp/pipeline/option"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +11,7 @@ import (
 func TestSettingsAreStated(t *testing.T) {
 	c := Default()
 	seen := map[string]bool{}
-	for _, s := range settings.List(&c) {
+	for _, s := range option.List(&c) {
 		if seen[s.Key] || strings.HasSuffix(s.Key, ".") || s.Doc == "" || strings.ContainsAny(s.Doc, "{}") {
 			t.Errorf("%s: %q", s.Key, s.Doc)
 		}
@@ -32,7 +32,7 @@ func TestSettingsAreStated(t *testing.T) {
 
 func TestAllowed(t *testing.T) {
 	c := Default()
-	for _, s := range settings.List(&c) {
+	for _, s := range option.List(&c) {
 		want, ok := map[string]string{
 			"seeds": "1 to 1000", "erm.l2": "0 or 1e-06 to 1000000", "engine.name": "auto, ort or pure", "extractor.scale": "0-1 or 0-255",
 			"predictor.model": "default, untrained or a file", "seed": "",

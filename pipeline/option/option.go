@@ -1,15 +1,17 @@
-// Package settings declares the settings of commands. A struct of settings says each once, by the tags of its fields; defaults, checks,
+// Package option declares the settings of commands. A struct of settings says each once, by the tags of its fields; defaults, checks,
 // flags, shell completion and documentation are derived from them:
 //
-//	yaml, json  the key, in a settings file and as dotted path in --set KEY=VALUE, flags and FMP_* variables
+//	yaml, json  the name in a file of the struct's own, and the key in a settings file, --set KEY=VALUE, flags and FMP_* variables
+//	setting     the key, where it is not the name
+//	flag        a short flag
 //	default     the default value
-//	allowed     the allowed values, for a list those of each element: alternatives separated by |, each a name, a range LOW..HIGH,
-//	            a word in capitals for any text, or @LIST for the names of a list; without the tag, any value
+//	allowed     the allowed values, for a list those of each element: alternatives separated by |, each a name, a range LOW..HIGH
+//	            or LOW..<HIGH, a word in capitals for any text, or @LIST for the names of a list; without the tag, any value
 //	check       "no" where the value is checked by its reader
 //	doc         the description; {what} in it is replaced by the values that suit each data set
 //
-// The groups of settings that several commands read are here; a command's own struct holds those that it reads.
-package settings
+// Package settings has the groups that several commands read; a command's own struct holds those that it reads.
+package option
 
 import (
 	"cmp"
@@ -23,17 +25,18 @@ import (
 	"sync"
 
 	"fmp/assets"
-	"fmp/featurize/dataset"
-	"fmp/featurize/extractor"
 	"fmp/onnx/suggest"
 )
 
 // Setting is one setting of a struct, as described by its tags.
 type Setting struct {
-	Key string // dotted: "erm.l2"
-	Doc string
-	// Value is the field of the configuration that holds it.
+	Key  string // dotted: "erm.l2"
+	Name string // dotted: the path of yaml tags
+	Flag string // short flag; "": none
+	Doc  string
+	// Value is the field of the configuration that holds it; a nil pointer is left to the reader.
 	Value reflect.Value
+	Tag   reflect.StructTag
 
 	index   []int  // where the field is
 	init    string // the default's text
@@ -46,12 +49,10 @@ type allowed struct {
 	name      string  // a name, or
 	any       string  // any text: what it stands for, or
 	low, high float64 // a range
+	below     bool    // high is not in it
 }
 
-// lists holds the names behind @LIST in the tag allowed.
-var lists = map[string]func() []string{"datasets": dataset.Names, "presets": extractor.PresetNames}
-
-// Lister is a struct of settings with lists of its own behind @LIST.
+// Lister is a struct of settings, or a group of them, with lists behind @LIST in its tags.
 type Lister interface {
 	Lists() map[string]func() []string
 }
@@ -127,20 +128,22 @@ func stated(t reflect.Type) []Setting {
 	if s, ok := known.Load(t); ok {
 		return s.([]Setting)
 	}
-	own := maps.Clone(lists)
-	if l, ok := reflect.New(t).Interface().(Lister); ok {
-		maps.Copy(own, l.Lists())
-	}
-	s := settingsOf(t, own, "", nil, nil)
+	s := settingsOf(t, nil, "", nil, nil)
 	known.Store(t, s)
 	return s
 }
 
 func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string, at []int, out []Setting) []Setting {
+	if l, ok := reflect.New(t).Interface().(Lister); ok {
+		own := maps.Clone(lists)
+		if lists = l.Lists(); own != nil {
+			maps.Copy(lists, own)
+		}
+	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if name == "-" {
+		if name == "-" || !f.IsExported() {
 			continue // no setting
 		}
 		index := append(slices.Clone(at), i)
@@ -151,7 +154,8 @@ func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string,
 			out = settingsOf(f.Type, lists, prefix+name, index, out)
 			continue
 		}
-		s := Setting{Key: prefix + name, Doc: f.Tag.Get("doc"), index: index, init: f.Tag.Get("default"), checked: f.Tag.Get("check") != "no"}
+		s := Setting{Key: cmp.Or(f.Tag.Get("setting"), prefix+name), Name: prefix + name, Flag: f.Tag.Get("flag"), Doc: f.Tag.Get("doc"),
+			Tag: f.Tag, index: index, init: f.Tag.Get("default"), checked: f.Tag.Get("check") != "no"}
 		for what, value := range datasetDefaults {
 			if strings.Contains(s.Doc, "{"+what+"}") {
 				s.Doc = strings.ReplaceAll(s.Doc, "{"+what+"}", assets.BySet(value))
@@ -171,7 +175,8 @@ func alternatives(tag string, lists map[string]func() []string) []allowed {
 		low, high, isRange := strings.Cut(t, "..")
 		switch {
 		case isRange:
-			out = append(out, allowed{low: number(low), high: number(high)})
+			end, below := strings.CutPrefix(high, "<")
+			out = append(out, allowed{low: number(low), high: number(end), below: below})
 		case strings.HasPrefix(t, "@"):
 			for _, name := range lists[t[1:]]() {
 				out = append(out, allowed{name: name, low: math.NaN(), high: math.NaN()})
@@ -212,6 +217,9 @@ func (s *Setting) reset() {
 func set(v reflect.Value, text string) {
 	var err error
 	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		set(v.Elem(), text)
 	case reflect.String:
 		v.SetString(text)
 	case reflect.Bool:
@@ -238,6 +246,28 @@ func set(v reflect.Value, text string) {
 	}
 }
 
+// Given reports whether the value is another than the default, and asks for something: 0, none and negative numbers do not.
+func (s *Setting) Given() bool {
+	v := reflect.Indirect(s.Value)
+	if !v.IsValid() || v.IsZero() || v.Kind() == reflect.String && v.String() == "none" || v.CanFloat() && v.Float() < 0 {
+		return false
+	}
+	was := Setting{Value: reflect.New(s.Value.Type()).Elem(), init: s.init}
+	was.reset()
+	return !reflect.DeepEqual(s.Value.Interface(), was.Value.Interface())
+}
+
+// NamesFile reports whether the value is the path of a file.
+func (s *Setting) NamesFile() bool {
+	text, ok := s.Value.Interface().(string)
+	return ok && text != "" && s.TakesFile() && !slices.Contains(s.Choices(), text)
+}
+
+// TakesFile reports whether the value may be the path of a file.
+func (s *Setting) TakesFile() bool {
+	return slices.ContainsFunc(s.allowed, func(a allowed) bool { return a.any == "a file" })
+}
+
 // Choices returns the names that the setting, or each element of it, may take.
 func (s *Setting) Choices() []string {
 	var out []string
@@ -258,6 +288,8 @@ func (s *Setting) Allowed() string {
 			out = append(out, a.any)
 		case a.name != "":
 			out = append(out, a.name)
+		case a.below:
+			out = append(out, fmt.Sprintf("%s to less than %s", plain(a.low), plain(a.high)))
 		case a.low < a.high:
 			out = append(out, fmt.Sprintf("%s to %s", plain(a.low), plain(a.high)))
 		}
@@ -286,7 +318,7 @@ func (s *Setting) Check() []error {
 }
 
 func (s *Setting) checkOne(v reflect.Value) []error {
-	if len(s.allowed) == 0 || !s.checked {
+	if v = reflect.Indirect(v); len(s.allowed) == 0 || !s.checked || !v.IsValid() {
 		return nil
 	}
 	if v.Kind() == reflect.String {
@@ -299,7 +331,7 @@ func (s *Setting) checkOne(v reflect.Value) []error {
 			fmt.Sprintf("pass --set %s=%s, say", s.Key, cmp.Or(suggest.Nearest(text, names), names[0])))}
 	}
 	x := v.Convert(reflect.TypeFor[float64]()).Float()
-	if slices.ContainsFunc(s.allowed, func(a allowed) bool { return a.low <= x && x <= a.high }) {
+	if slices.ContainsFunc(s.allowed, func(a allowed) bool { return a.low <= x && (x < a.high || x == a.high && !a.below) }) {
 		return nil
 	}
 	what := "X"
