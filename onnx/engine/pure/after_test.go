@@ -139,6 +139,31 @@ func TestAfterConvolution(t *testing.T) {
 	}
 }
 
+// TestConstantsAfterConvolution: bounds that Constant nodes give after the convolution, where PyTorch's exporter writes them, are as good
+// as initializers.
+func TestConstantsAfterConvolution(t *testing.T) {
+	b := build.New("bounds")
+	x := b.Op("Conv", []build.Ref{b.Input("image", onnx.Float32, 1, 4, 5, 5), b.Param("w", onnx.ZerosF32(4, 4, 1, 1))})
+	for _, v := range []float32{0, 6} {
+		b.Op("Constant", nil, onnx.TensorAttr("value", onnx.Scalar(v)))
+	}
+	b.Output("out", b.Op("Clip", []build.Ref{x, b.F32(0), b.F32(6)}))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := m.Graph.Nodes
+	clip := slices.IndexFunc(nodes, func(n *onnx.Node) bool { return n.Op == "Clip" })
+	nodes[clip].Inputs[1], nodes[clip].Inputs[2] = nodes[1].Outputs[0], nodes[2].Outputs[0]
+	p, err := compile(m, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.steps[0].node.Op != "Conv" || slices.ContainsFunc(p.steps, func(s step) bool { return s.node.Op == "Clip" }) {
+		t.Errorf("the steps are %+v", p.steps)
+	}
+}
+
 // Weights that many nodes share are not kept for each of them: a small file would take any amount of memory.
 func TestSharedWeights(t *testing.T) {
 	const nodes, side = 400, 512

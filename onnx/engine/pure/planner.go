@@ -155,7 +155,7 @@ func (p *planner) schedule() error {
 		return err
 	}
 	p.readers = readers(sorted)
-	for queue := sorted.Nodes; len(queue) > 0; {
+	for queue := constantsFirst(sorted.Nodes); len(queue) > 0; {
 		n := queue[0]
 		queue = queue[1:]
 		switch {
@@ -179,6 +179,19 @@ func (p *planner) schedule() error {
 		}
 	}
 	return nil
+}
+
+// constantsFirst moves Constant nodes before all others, so that a node's parameters are known when the node before it is planned.
+func constantsFirst(nodes []*onnx.Node) []*onnx.Node {
+	var first, rest []*onnx.Node
+	for _, n := range nodes {
+		if n.Op == "Constant" && n.Domain == "" {
+			first = append(first, n)
+		} else {
+			rest = append(rest, n)
+		}
+	}
+	return append(first, rest...)
 }
 
 // readsRefused reports whether a node reads a value of a refused node.

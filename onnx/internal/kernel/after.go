@@ -131,6 +131,21 @@ func (a *after) of(channel int) finishing {
 	return l
 }
 
+// all sets ends to those of neighbouring channels, with a bias where there is one; a may be nil.
+func (a *after) all(ends []finishing, bias []float32, channel int) {
+	first := a.of(channel)
+	for i := range ends {
+		e := &ends[i] // number by number, which kernels read so
+		e.start, e.scale, e.shift, e.lo, e.hi = 0, first.scale, first.shift, first.lo, first.hi
+		if bias != nil {
+			e.start = bias[channel+i]
+		}
+		if a != nil && a.scale != nil {
+			e.scale, e.shift = a.scale[channel+i], a.shift[channel+i]
+		}
+	}
+}
+
 // run sets dst to the result for src, elements of one channel; they may be the same.
 func (a *after) run(dst, src []float32, channel int) {
 	l := a.of(channel)

@@ -33,6 +33,9 @@ func newConv(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("group %d: at least 1 is expected", group)
 	}
 	f := &filters{group: group, tiles: newWinograd(s, w, group)}
+	if m := s.constant(1); m != nil && len(m.Shape) > 0 && group == m.Shape[0] {
+		f.tame = m.DType == onnx.Float32 && allFinite(m)
+	}
 	if m := s.constant(1); m != nil && m.DType == onnx.Float32 && len(m.Shape) > 1 && (f.tiles == nil || !f.tiles.always()) &&
 		s.keeps(group, padRows(m.Shape[0]/group), product(m.Shape[1:])) {
 		f.weights = m
@@ -50,6 +53,22 @@ type filters struct {
 	packed []float32 // every group's, [output channels, input channels and positions] as packLeft has it
 	tiles  *winograd // nil where the convolution cannot be done so
 	masked atomic.Pointer[maskedTaps]
+	swept  atomic.Pointer[sweeps]
+	tame   bool // no weight is infinite or none, so that its product with the padding is zero
+}
+
+// sweeps returns how a window goes down planes, that of the last call where sizes are the same; nil where there is no kernel for it.
+func (f *filters) sweeps(w window, in, out []int) *sweeps {
+	if f == nil || !f.tame || len(in) != 2 {
+		return nil
+	}
+	s := f.swept.Load()
+	if s == nil || s.in != [2]int(in) || s.out != [2]int(out) {
+		if s = newSweeps(w, in, out); s != nil {
+			f.swept.Store(s)
+		}
+	}
+	return s
 }
 
 // maskedTaps returns a window's taps, those of the last call where sizes are the same; nil where it is not one for masks.
@@ -119,6 +138,10 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 		case err != nil || len(v.out) == 0:
 			return err
 		case v.channels == 1 && v.filters == 1 && len(v.xs) < 5:
+			if s := f.sweeps(v.window, v.xs[2:], v.sp); s != nil && !v.env.Reproducible {
+				s.run(any(v).(*convolution[float32]))
+				return nil
+			}
 			if m := f.maskedTaps(v.window, v.xs[2:], v.sp); m != nil && !v.env.Reproducible {
 				m.run(any(v).(*convolution[float32]))
 				return nil
