@@ -171,12 +171,16 @@ func (p *predictor) serve(v store.Version, data, rows []byte) error {
 	if err != nil {
 		return fmt.Errorf("version %d: %w", v.Number, err)
 	}
+	if next.images != nil {
+		if err := p.watch.restart(next.images.Manifest); err != nil {
+			return fmt.Errorf("version %d: %w", v.Number, err)
+		}
+	}
 	next.ofImages, next.ofRows = &batches{statistics: &next.statistics}, &batches{statistics: &next.statistics}
 	p.mu.Lock()
 	last := p.serving
 	p.serving = next
 	p.mu.Unlock()
-	p.watch.restart()
 	if last != nil {
 		last.close()
 	}

@@ -1,10 +1,12 @@
 package service
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"fmp/models"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
 )
@@ -15,7 +17,13 @@ const (
 	otherClass = "other"
 )
 
-// watch counts the predictions of a server for Prometheus, and tests whether the images are alike since the classifier was loaded.
+// The references that images are held against: those that calibrated the classifier, and where it has none those since it was loaded.
+const (
+	ofCalibration = "calibration"
+	sinceStart    = "start"
+)
+
+// watch counts the predictions of a server for Prometheus, and tests whether images are drawn like those that calibrated the classifier.
 type watch struct {
 	classes                                *prometheus.CounterVec
 	confidence, entropy, disagreement, set prometheus.Histogram
@@ -31,7 +39,7 @@ func newWatch() *watch {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	}
 	nats := prometheus.ExponentialBuckets(0.001, 2.5, 10)
-	w := &watch{drift: conformal.NewDrift(1),
+	w := &watch{drift: conformal.NewDrift(1, nil),
 		classes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fmp_predictions_total",
 			Help: "Predictions by their most probable class; classes after the first 100 are one."}, []string{"class"}),
 		confidence: histogram("fmp_prediction_confidence", "Probability of the most probable class.",
@@ -49,27 +57,62 @@ func newWatch() *watch {
 
 // collectors are the metrics.
 func (w *watch) collectors() []prometheus.Collector {
-	drift := func(name, help string, of func(d *conformal.Drift) float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return of(w.drift)
-		})
-	}
-	return []prometheus.Collector{w.classes, w.confidence, w.entropy, w.disagreement, w.set, w.open,
-		drift("fmp_drift_images", "Images since the classifier was loaded, which the test of drift has seen.",
-			func(d *conformal.Drift) float64 { return float64(d.Images()) }),
-		drift("fmp_drift_wealth_decades", "Decimal logarithm of the wealth of the test of drift.",
-			func(d *conformal.Drift) float64 { now, _ := d.Wealth(); return now }),
-		drift("fmp_drift_wealth_decades_highest", "The highest of it since the classifier was loaded: 2 is evidence of drift at a level of .01.",
-			func(d *conformal.Drift) float64 { _, highest := d.Wealth(); return highest })}
+	return []prometheus.Collector{w.classes, w.confidence, w.entropy, w.disagreement, w.set, w.open, drifting{w}}
 }
 
-// restart begins the test of drift anew, with another classifier.
-func (w *watch) restart() {
+// drifting collects the metrics of the test of drift, whose label is the reference that acts.
+type drifting struct{ *watch }
+
+func driftMetric(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, []string{"reference"}, nil)
+}
+
+var (
+	driftImages = driftMetric("fmp_drift_images", "Images since the classifier was loaded, which the test of drift has seen.")
+	driftBefore = driftMetric("fmp_drift_reference_images",
+		"Images that calibrated the classifier, which the test of drift holds images against; 0 where it has none.")
+	driftWealth  = driftMetric("fmp_drift_wealth_decades", "Decimal logarithm of the wealth of the test of drift.")
+	driftHighest = driftMetric("fmp_drift_wealth_decades_highest",
+		"The highest of it since the classifier was loaded: 2 is evidence of drift at a level of .01.")
+)
+
+// Describe is [prometheus.Collector].
+func (d drifting) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range []*prometheus.Desc{driftImages, driftBefore, driftWealth, driftHighest} {
+		to <- m
+	}
+}
+
+// Collect is [prometheus.Collector].
+func (d drifting) Collect(to chan<- prometheus.Metric) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now, highest := d.drift.Wealth()
+	reference := sinceStart
+	if d.drift.Reference() > 0 {
+		reference = ofCalibration
+	}
+	for m, v := range map[*prometheus.Desc]float64{driftImages: float64(d.drift.Images()), driftBefore: float64(d.drift.Reference()),
+		driftWealth: now, driftHighest: highest} {
+		to <- prometheus.MustNewConstMetric(m, prometheus.GaugeValue, v, reference)
+	}
+}
+
+// restart begins the test of drift anew, with another classifier, against the images that calibrated its sets. They took no part in making
+// it, and their scores are in it already.
+func (w *watch) restart(f models.Manifest) error {
+	o, err := models.ReadOrigin(f)
+	if err != nil {
+		return err
+	}
+	var reference []float32
+	if o.Sets != nil {
+		reference = o.Sets.Top
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.drift = conformal.NewDrift(1)
+	w.drift = conformal.NewDrift(1, reference)
+	return nil
 }
 
 // add counts predictions.
@@ -88,7 +131,7 @@ func (w *watch) add(c *classify.Classifier, ps []classify.Prediction) {
 		w.confidence.Observe(confidence)
 		w.entropy.Observe(float64(p.Entropy))
 		w.disagreement.Observe(float64(p.MutualInformation))
-		w.drift.Add(confidence)
+		w.drift.Add(float64(slices.Max(p.Scored))) // as the calibration's
 		open := confidence < w.reject
 		if p.Set != nil {
 			n := 0

@@ -7,28 +7,61 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
+	"fmp/models"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
 )
 
 // TestWatch: each prediction is counted once under /metrics, by class, confidence and entropy, and the test of drift sees it; it is left to
 // people where it is less sure than asked.
 func TestWatch(t *testing.T) {
-	countedOpen(t, 0, "fmp_predictions_open_total 0")
-	countedOpen(t, 1, "fmp_predictions_open_total 3")
+	f, _ := serving(t)
+	data := f.srv.predictions.serving.data
+	const loading = `fmp_drift_images{reference="start"} 3`
+	for _, c := range []struct {
+		classifier []byte
+		reject     float64
+		want       []string
+	}{
+		{data, 0, []string{"fmp_predictions_open_total 0", loading, `fmp_drift_reference_images{reference="start"} 0`}},
+		{data, 1, []string{"fmp_predictions_open_total 3", loading, `fmp_drift_wealth_decades{reference="start"} `}},
+		{calibrated(t, data), 0, []string{`fmp_drift_images{reference="calibration"} 3`,
+			`fmp_drift_reference_images{reference="calibration"} 40`, `fmp_drift_wealth_decades_highest{reference="calibration"} 0.1`}},
+	} {
+		countedBy(t, c.classifier, c.reject, c.want)
+	}
 }
 
-func countedOpen(t *testing.T, reject float64, open string) {
+// calibrated returns a classifier with the sets of 40 images, all of which it is surer of than of any other.
+func calibrated(t *testing.T, data []byte) []byte {
 	t.Helper()
-	f, _ := serving(t)
+	m, err := serde.Closed(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err = models.WithSets(m, models.OriginSets{Level: .9, Images: 40, Top: slices.Repeat([]float32{1}, 40),
+		Table: &models.SetTable{Columns: 1, Levels: []float32{1}, Thresholds: []float32{0}}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = serde.Marshal(m); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func countedBy(t *testing.T, classifier []byte, reject float64, want []string) {
+	t.Helper()
 	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, end, err := Classifier(eng, f.srv.predictions.serving.data, nil, reject, slog.New(slog.DiscardHandler), nil)
+	h, end, err := Classifier(eng, classifier, nil, reject, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +80,8 @@ func countedOpen(t *testing.T, reject float64, open string) {
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	for _, want := range []string{open, "fmp_prediction_confidence_count 3", "fmp_prediction_entropy_nats_count 3", "fmp_drift_images 3",
-		`"} 3`, "fmp_prediction_disagreement_nats_count 3", "fmp_drift_wealth_decades 0", `fmp_predictions_total{class="other"} 0`} {
+	for _, want := range append(want, "fmp_prediction_confidence_count 3", "fmp_prediction_entropy_nats_count 3", `"} 3`,
+		"fmp_prediction_disagreement_nats_count 3", `fmp_predictions_total{class="other"} 0`) {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("/metrics lacks %q:\n%.3000s", want, w.Body)
 		}
