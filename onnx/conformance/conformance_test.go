@@ -44,7 +44,7 @@ func TestOperatorsOnPure(t *testing.T) {
 		}
 	}
 	t.Logf("%v of %d", count, len(results))
-	if least := 1850; count[Passed] < least {
+	if least := 1929; count[Passed] < least {
 		t.Errorf("%d passed, at least %d are expected", count[Passed], least)
 	}
 }
@@ -73,7 +73,7 @@ func TestOperatorsOnORT(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d passed, %d failed", passed, len(results), failed)
-	if least := 1850; passed < least {
+	if least := 1864; passed < least {
 		t.Errorf("%d passed, at least %d are expected", passed, least)
 	}
 }

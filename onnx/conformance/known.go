@@ -25,7 +25,6 @@ var known = []struct{ pattern, why string }{
 		"the ONNX Runtime aligns corners to the rounded size; its own tests leave this out"},
 	{"test_convinteger_with_padding", "the ONNX Runtime takes one zero point for all of the weight"},
 	{"test_reduce_max_empty_set_bool", "the ONNX Runtime has no maximum of no booleans"},
-	{"test_gridsample_volumetric_*", "the pure engine samples images alone, without a third axis"},
 }
 
 // Known returns why a sound engine may fail the named test of the standard's collection; "" where there is no excuse.

@@ -2,6 +2,7 @@ package pass
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"fmp/onnx"
@@ -164,21 +165,35 @@ func spellDeformConv(s *speller) ([]string, error) {
 }
 
 // spellRoiAlign: means of points in the cells of regions (He et al. 2017, arXiv:1703.06870), as a product with weights of rows and one with
-// weights of columns.
+// weights of columns; or, by mode max, the highest of the weighted pixels around all points.
 func spellRoiAlign(s *speller) ([]string, error) {
 	x, rois := s.node.Input(0), s.node.Input(1)
-	if mode := s.attrs.Str("mode"); mode != "avg" && mode != "" {
-		return nil, fmt.Errorf("mode %s is not supported; allowed is avg", mode)
+	mode := s.attrs.Str("mode")
+	if mode != "avg" && mode != "max" && mode != "" {
+		return nil, fmt.Errorf("mode %s is not supported; allowed are avg and max", mode)
 	}
 	size := s.real(s.dims(x, 2, 4))
 	rows := s.cells(rois, 1, s.attrs.Int("output_height"), s.pick(size, 0))
 	columns := s.cells(rois, 0, s.attrs.Int("output_width"), s.pick(size, 1))
-	y := s.op("MatMul", []string{rows, s.op("Gather", []string{x, s.node.Input(2)})})
-	return []string{s.op("MatMul", []string{y, s.op("Transpose", []string{columns}, onnx.IntsAttr("perm", 0, 1, 3, 2))})}, nil
+	images := s.op("Gather", []string{x, s.node.Input(2)})
+	if mode == "max" {
+		return []string{s.highest(images, rows, columns)}, nil
+	}
+	y := s.op("MatMul", []string{s.shares(rows), images})
+	return []string{s.op("MatMul", []string{y, s.op("Transpose", []string{s.shares(columns)}, onnx.IntsAttr("perm", 0, 1, 3, 2))})}, nil
 }
 
-// cells are the weights [regions, 1, cells, size] of pixels along an axis, whose ends are the columns k and k + 2 of the regions.
-func (s *speller) cells(rois string, k, cells int, size string) string {
+// points are those along an axis in the cells of regions.
+type points struct {
+	at    string // [regions, cells, points], in pixels
+	there string // of the same shape, whether a point is one of its cell's and not outside of the image
+	one   string // [regions, 1, points] or less, whether a point is one of its cell's
+	count string // [regions, 1, 1] or a scalar, the points of a cell
+	size  string // of the axis
+}
+
+// cells lays points along an axis, whose ends are the columns k and k + 2 of the regions.
+func (s *speller) cells(rois string, k, cellCount int, size string) points {
 	scale, offset := s.num(float64(s.attrs.Float("spatial_scale"))), 0.0
 	half := s.attrs.Str("coordinate_transformation_mode") == "half_pixel"
 	if half {
@@ -192,7 +207,7 @@ func (s *speller) cells(rois string, k, cells int, size string) string {
 	if length = s.sub(end(k+2), from); !half {
 		length = s.op("Max", []string{length, s.num(1)})
 	}
-	width := s.div(length, s.num(float64(cells)))
+	width := s.div(length, s.num(float64(cellCount)))
 	n := s.num(float64(s.attrs.Int("sampling_ratio")))
 	if s.attrs.Int("sampling_ratio") <= 0 {
 		n = s.op("Max", []string{s.un("Ceil", width), s.num(1)})
@@ -200,18 +215,67 @@ func (s *speller) cells(rois string, k, cells int, size string) string {
 	zero, one := s.num(0), s.num(1)
 	most := s.op("ReduceMax", []string{n}, onnx.IntAttr("keepdims", 0))
 	i := s.op("Range", []string{zero, most, one})
-	p := make([]float32, cells)
+	p := make([]float32, cellCount)
 	for c := range p {
 		p[c] = float32(c)
 	}
 	inCell := s.div(s.add(i, s.num(0.5)), n)
 	at := s.add(from, s.mul(width, s.add(s.row(p), inCell))) // [regions, cells, points]
 	kept := s.op("And", []string{s.op("GreaterOrEqual", []string{at, s.num(-1)}), s.op("LessOrEqual", []string{at, size})})
-	kept = s.op("And", []string{kept, s.op("Less", []string{i, n})})
+	mine := s.op("Less", []string{i, n})
+	kept = s.op("And", []string{kept, mine})
 	at = s.op("Max", []string{s.op("Min", []string{at, s.sub(size, one)}), zero})
+	return points{at: at, there: kept, one: mine, count: n, size: size}
+}
+
+// shares are the weights [regions, 1, cells, size] of pixels along an axis in the means of cells.
+func (s *speller) shares(c points) string {
+	zero, one := s.num(0), s.num(1)
 	last := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(3)}) }
-	pixels := s.op("Range", []string{zero, size, one})
-	weight := s.un("Relu", s.sub(one, s.un("Abs", s.sub(last(at), pixels))))
-	weight = s.op("ReduceSum", []string{s.mul(weight, s.real(last(kept))), s.ints(2)}, onnx.IntAttr("keepdims", 0))
-	return s.op("Unsqueeze", []string{s.div(weight, n), s.ints(1)})
+	pixels := s.op("Range", []string{zero, c.size, one})
+	weight := s.un("Relu", s.sub(one, s.un("Abs", s.sub(last(c.at), pixels))))
+	weight = s.op("ReduceSum", []string{s.mul(weight, s.real(last(c.there))), s.ints(2)}, onnx.IntAttr("keepdims", 0))
+	return s.op("Unsqueeze", []string{s.div(weight, c.count), s.ints(1)})
+}
+
+// highest is the highest of the weighted pixels around the points of each cell; a point outside of the image counts as 0.
+func (s *speller) highest(images string, rows, columns points) string {
+	// Of each point, the pixel before it and the one behind it, or twice the last: [regions, cells, points, 2].
+	ends := func(c points) (pixel, weight string) {
+		at := s.op("Unsqueeze", []string{c.at, s.ints(3)})
+		first := s.un("Floor", at)
+		pair := s.real(s.constant(onnx.Vector[float32](0, 1)))
+		pixel = s.op("Min", []string{s.add(first, pair), s.sub(c.size, s.num(1))})
+		weight = s.un("Abs", s.sub(s.sub(s.num(1), pair), s.sub(at, first))) // 1 - f and f
+		return pixel, s.mul(weight, s.real(s.op("Unsqueeze", []string{c.there, s.ints(3)})))
+	}
+	y, wy := ends(rows)
+	x, wx := ends(columns)
+	// Rows stand on axes 1 to 3, columns on 4 to 6.
+	row := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(4, 5, 6)}) }
+	column := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(1, 2, 3)}) }
+	at := s.op("Cast", []string{s.add(s.mul(row(y), columns.size), column(x))}, onnx.IntAttr("to", int(onnx.Int64)))
+	shape := s.dims(at, 1, 7)
+	n, c := s.dims(images, 0, 1), s.dims(images, 1, 2)
+	flat := s.shaped(at, n, s.ints(1, -1))
+	all := s.op("Expand", []string{flat, s.op("Concat", []string{n, c, s.dims(flat, 2, 3)}, onnx.IntAttr("axis", 0))})
+	got := s.shaped(s.op("GatherElements", []string{s.shaped(images, n, c, s.ints(-1)), all}, onnx.IntAttr("axis", 2)), n, c, shape)
+	got = s.mul(got, s.op("Unsqueeze", []string{s.mul(row(wy), column(wx)), s.ints(1)}))
+	whole := func(c points) string { return s.op("Expand", []string{c.one, s.un("Shape", c.at)}) }
+	mine := s.op("And", []string{row(s.op("Unsqueeze", []string{whole(rows), s.ints(3)})),
+		column(s.op("Unsqueeze", []string{whole(columns), s.ints(3)}))})
+	got = s.op("Where", []string{s.op("Unsqueeze", []string{mine, s.ints(1)}), got, s.num(math.Inf(-1))})
+	return s.maxOver(got, 3, 4, 6, 7)
+}
+
+// maxOver is the maximum over axes, without them.
+func (s *speller) maxOver(v string, axes ...int) string {
+	if s.Opset >= 18 {
+		list := make([]int64, len(axes))
+		for i, a := range axes {
+			list[i] = int64(a)
+		}
+		return s.op("ReduceMax", []string{v, s.ints(list...)}, onnx.IntAttr("keepdims", 0))
+	}
+	return s.op("ReduceMax", []string{v}, onnx.IntAttr("keepdims", 0), onnx.IntsAttr("axes", axes...))
 }

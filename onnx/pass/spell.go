@@ -57,18 +57,18 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 	}
 	s := &speller{emit: emit{fresh: a.Fresh, base: n.Called()}, Around: a, attrs: op.Attrs(n, a.Opset), d: d}
 	s.node = onnx.CloneNode(n)
-	whole := map[string]string{} // the half that a value was cast from
+	s.halves = map[string]string{}
 	for i, in := range n.Inputs {
 		if t := a.Type(in); in != "" && (isHalf(t) || t == onnx.Undefined && isHalf(d)) {
 			s.node.Inputs[i] = s.op("Cast", []string{in}, onnx.IntAttr("to", int(onnx.Float32)))
-			whole[s.node.Inputs[i]] = in
+			s.halves[s.node.Inputs[i]] = in
 		}
 	}
 	if isHalf(d) {
 		s.d = onnx.Float32
 	}
 	s.Shape = func(v string) []onnx.Dim {
-		if half, ok := whole[v]; ok {
+		if half, ok := s.halves[v]; ok {
 			v = half
 		}
 		return a.Shape(v)
@@ -82,9 +82,9 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 		case out == "":
 		case i >= len(outs) || outs[i] == "":
 			return nil, fmt.Errorf("its output %d is not supported", i)
-		case isHalf(d):
+		case isHalf(s.result(i, d)):
 			s.nodes = append(s.nodes, &onnx.Node{Name: out, Op: "Cast", Inputs: []string{outs[i]}, Outputs: []string{out},
-				Attrs: []onnx.Attr{onnx.IntAttr("to", int(d))}})
+				Attrs: []onnx.Attr{onnx.IntAttr("to", int(s.result(i, d)))}})
 		default:
 			s.nodes = append(s.nodes, &onnx.Node{Name: out, Op: "Identity", Inputs: []string{outs[i]}, Outputs: []string{out}})
 		}
@@ -109,6 +109,17 @@ type speller struct {
 	node  *onnx.Node
 	attrs op.Values
 	d     onnx.DType // that it is computed in
+	state onnx.DType // of the second output, where it may differ from the first input's
+	// halves are the half-precision inputs that a value was cast from.
+	halves map[string]string
+}
+
+// result is the type of output i, where d is that of the first input.
+func (s *speller) result(i int, d onnx.DType) onnx.DType {
+	if s.state != onnx.Undefined && i == 1 {
+		return s.state
+	}
+	return d
 }
 
 // spellings gives the values of a node's outputs, "" where one is not made.
@@ -117,6 +128,7 @@ var spellings = map[onnx.OpName]func(s *speller) ([]string, error){
 	{Name: "DeformConv"}: spellDeformConv, {Name: "GridSample"}: spellGridSample, {Name: "RoiAlign"}: spellRoiAlign,
 	{Name: "CausalConvWithState"}: spellCausalConv, {Name: "Swish"}: spellSwish, {Name: "SwiGLU"}: spellSwish,
 	{Domain: microsoft, Name: "QuickGelu"}: spellSwish, {Domain: microsoft, Name: "Gelu"}: spellGelu,
+	{Name: "LinearAttention"}: spellLinearAttention, {Name: "AffineGrid"}: spellAffineGrid,
 	{Domain: microsoft, Name: "BiasGelu"}: spellGelu,
 	{Domain: microsoft, Name: "FastGelu"}: spellGelu, {Domain: microsoft, Name: "FusedMatMul"}: spellFusedMatMul,
 	{Domain: microsoft, Name: "TransposeMatMul"}:                  spellFusedMatMul,

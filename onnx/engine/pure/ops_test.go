@@ -334,6 +334,40 @@ func opCases() []opCase {
 	add("MatMulInteger", 17, ts(r.u8(3, 4), r.u8(4, 2), onnx.Scalar[uint8](12), onnx.Scalar[uint8](0)))
 	add("Dropout", 17, ts(r.f(3, 4)))
 	add("BitShift", 17, ts(r.u8(3), onnx.Vector[uint8](1, 2, 3)), S("direction", "LEFT"))
+	many(4, "Unique", 17, ts(r.i(0, 4, 3, 5)))
+	many(4, "Unique", 17, ts(r.i(0, 4, 3, 5)), I("sorted", 0))
+	many(4, "Unique", 17, ts(r.i(0, 2, 2, 6, 2)), I("axis", 1))
+	many(4, "Unique", 17, ts(r.i(0, 2, 2, 6, 2)), I("axis", -2), I("sorted", 0))
+	many(2, "Unique", 17, ts(onnx.Vector[float32](2, -1, 2, 0, -1)))
+	add("Col2Im", 18, ts(r.f(2, 3*6, 4), onnx.Vector[int64](5, 5), onnx.Vector[int64](2, 3)), Is("strides", 2, 2), Is("pads", 0, 1, 0, 0),
+		Is("dilations", 2, 1))
+	add("Col2Im", 18, ts(r.f(1, 4, 12), onnx.Vector[int64](4, 5), onnx.Vector[int64](2, 2)))
+	add("Det", 17, ts(r.f(2, 3, 5, 5)))
+	add("Det", 17, ts(onnx.NewTensor([]float32{1, 2, 2, 4}, 2, 2)))
+	add("MaxUnpool", 17, ts(r.f(1, 1, 2, 2), onnx.NewTensor([]int64{5, 2, 8, 15}, 1, 1, 2, 2)), Is("kernel_shape", 2, 2), Is("strides", 2, 2))
+	add("MaxUnpool", 17, ts(r.f(1, 1, 2, 2), onnx.NewTensor([]int64{0, 3, 5, 8}, 1, 1, 2, 2)), Is("kernel_shape", 2, 2),
+		Is("strides", 1, 1))
+	for _, padding := range []string{"zeros", "border", "reflection"} {
+		for _, mode := range []string{"linear", "nearest"} {
+			add("GridSample", 20, ts(r.f(2, 2, 3, 4, 5), r.f(2, 2, 3, 2, 3)), S("mode", mode), S("padding_mode", padding))
+		}
+	}
+	for _, mode := range []string{"linear", "cubic"} {
+		add("Resize", 18, ts(r.f(1, 1, 9, 11), nil, onnx.Vector[float32](1, 1, .45, .6)), S("mode", mode), I("antialias", 1))
+		add("Resize", 18, ts(r.f(1, 1, 9, 11), nil, nil, onnx.Vector[int64](1, 1, 4, 15)), S("mode", mode), I("antialias", 1),
+			I("exclude_outside", 1))
+	}
+	for _, corners := range []int{0, 1} {
+		add("AffineGrid", 20, ts(r.f(2, 2, 3), onnx.Vector[int64](2, 3, 4, 5)), I("align_corners", corners))
+		add("AffineGrid", 20, ts(r.f(2, 3, 4), onnx.Vector[int64](2, 3, 2, 4, 5)), I("align_corners", corners))
+	}
+	rois := onnx.NewTensor([]float32{0, 0, 6, 5, -2, 1, 3, 9, 2, 2, 2.5, 2.5}, 3, 4)
+	for _, transform := range []string{"half_pixel", "output_half_pixel"} {
+		for _, ratio := range []int{0, 2} {
+			add("RoiAlign", 16, ts(r.pos(2, 2, 6, 7), rois, onnx.Vector[int64](0, 1, 1)), S("mode", "max"), I("output_height", 2),
+				I("output_width", 3), I("sampling_ratio", ratio), S("coordinate_transformation_mode", transform), F("spatial_scale", .9))
+		}
+	}
 	return cs
 }
 

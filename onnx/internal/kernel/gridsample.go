@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// GridSample: mode bilinear, nearest or bicubic; padding_mode zeros, border or reflection; align_corners = 0. x [n, c, h, w], grid
-// [n, oh, ow, 2] of (x, y) in -1..1; out = [n, c, oh, ow]. Position in pixels:
+// GridSample: mode linear, nearest or cubic; padding_mode zeros, border or reflection; align_corners = 0. x [n, c, d_1, ..., d_r], grid
+// [n, o_1, ..., o_r, r] of positions in -1..1, the last axis first; out = [n, c, o_1, ..., o_r]. Position in pixels:
 //
 //	align_corners 1: (g + 1) (size - 1) / 2        0: ((g + 1) size - 1) / 2
 func init() {
@@ -62,28 +62,74 @@ func (g gridSample) reflect(v float64, size int) float64 {
 	return lo + d
 }
 
-// index is the offset of a whole position, which may lie outside.
-func (g gridSample) index(y, x float64, h, w int) (int, bool) {
+// index is the place of a whole position on an axis, outside of which it may lie.
+func (g gridSample) index(v float64, size int) (int, bool) {
 	switch g.padding {
 	case "zeros":
-		if y < 0 || x < 0 || y > float64(h-1) || x > float64(w-1) {
+		if v < 0 || v > float64(size-1) {
 			return 0, false
 		}
 	case "reflection":
-		y, x = g.reflect(y, h), g.reflect(x, w)
+		v = g.reflect(v, size)
 	}
-	y, x = min(max(math.RoundToEven(y), 0), float64(h-1)), min(max(math.RoundToEven(x), 0), float64(w-1))
-	return int(y)*w + int(x), true
+	return int(min(max(math.RoundToEven(v), 0), float64(size-1))), true
+}
+
+// around are the whole positions, from the first on, that a position on an axis is made of, and their weights.
+func (g gridSample) around(v float64, size int) (first float64, weight []float64) {
+	if g.mode != "bicubic" {
+		switch g.padding {
+		case "border":
+			v = min(max(v, 0), float64(size-1))
+		case "reflection":
+			v = g.reflect(v, size)
+		}
+	}
+	first = math.Floor(v)
+	switch g.mode {
+	case "nearest":
+		return math.RoundToEven(v), []float64{1}
+	case "bilinear":
+		return first, []float64{1 - (v - first), v - first}
+	}
+	r := resizing{mode: "cubic", cubic: -0.75}
+	return first - 1, r.tapsAt(v-first+8, 64, 1).weight
+}
+
+// corner is an element of one channel and its weight.
+type corner struct {
+	at     int
+	weight float64
+}
+
+// corners replaces to by the elements that the value at a position of the grid is made of.
+func (g gridSample) corners(to []corner, sizes []int, pixel func(axis int) float64) []corner {
+	to = append(to[:0], corner{0, 1})
+	for k, size := range sizes {
+		first, weight := g.around(g.pixel(pixel(k), size), size)
+		n := len(to)
+		for e := range n { // each gives way to those of its row, plane, ...
+			c := to[e]
+			for i, w := range weight {
+				if p, ok := g.index(first+float64(i), size); ok && c.weight*w != 0 {
+					to = append(to, corner{c.at*size + p, c.weight * w})
+				}
+			}
+		}
+		to = append(to[:0], to[n:]...)
+	}
+	return to
 }
 
 func sampleGrid[T floating](g gridSample) Kernel {
 	return func(c *Call) error {
 		xs, gs := c.In[0].Shape, c.In[1].Shape
-		if len(xs) != 4 || len(gs) != 4 || gs[3] != 2 || gs[0] != xs[0] {
-			return fmt.Errorf("input %v and grid %v: [n, c, h, w] and [n, oh, ow, 2] are expected", xs, gs)
+		r := len(xs) - 2
+		if r < 1 || len(gs) != len(xs) || gs[r+1] != r || gs[0] != xs[0] {
+			return fmt.Errorf("input %v and grid %v: [n, c, d...] and [n, o..., number of d] are expected", xs, gs)
 		}
-		h, w, pos := xs[2], xs[3], gs[1]*gs[2]
-		out, err := c.New(0, c.In[0].DType, []int{xs[0], xs[1], gs[1], gs[2]})
+		sizes, plane, points := xs[2:], product(xs[2:]), product(gs[1:r+1])
+		out, err := c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, gs[1:r+1]...))
 		if err != nil {
 			return err
 		}
@@ -91,7 +137,7 @@ func sampleGrid[T floating](g gridSample) Kernel {
 		if len(o) == 0 {
 			return nil
 		}
-		if h*w == 0 {
+		if plane == 0 {
 			return fmt.Errorf("input of shape %v has nothing to sample", xs)
 		}
 		for i := range grid {
@@ -99,42 +145,18 @@ func sampleGrid[T floating](g gridSample) Kernel {
 				return fmt.Errorf("the grid holds %v", v)
 			}
 		}
-		c.Parallel(xs[0], work(pos, xs[1], 16), func(lo, hi int) {
+		c.Parallel(xs[0], work(points, xs[1], 16), func(lo, hi int) {
+			var around []corner
 			for n := lo; n < hi; n++ {
-				for p := 0; p < pos; p++ {
-					px, py := g.pixel(float64(grid[(n*pos+p)*2]), w), g.pixel(float64(grid[(n*pos+p)*2+1]), h)
-					if g.mode != "bicubic" {
-						switch g.padding {
-						case "border":
-							px, py = min(max(px, 0), float64(w-1)), min(max(py, 0), float64(h-1))
-						case "reflection":
-							px, py = g.reflect(px, w), g.reflect(py, h)
-						}
-					}
-					var wx, wy []float64
-					x0, y0 := math.Floor(px), math.Floor(py)
-					switch g.mode {
-					case "nearest":
-						x0, y0 = math.RoundToEven(px), math.RoundToEven(py)
-						wx, wy = []float64{1}, []float64{1}
-					case "bilinear":
-						wx, wy = []float64{1 - (px - x0), px - x0}, []float64{1 - (py - y0), py - y0}
-					default:
-						r := resizing{mode: "cubic", cubic: -0.75}
-						wx, wy = r.tapsAt(px-x0+8, 64).weight, r.tapsAt(py-y0+8, 64).weight
-						x0, y0 = x0-1, y0-1
-					}
+				for p := range points {
+					at := grid[(n*points+p)*r:][:r]
+					around = g.corners(around, sizes, func(axis int) float64 { return float64(at[r-1-axis]) })
 					for ch := range xs[1] {
-						plane := x[(n*xs[1]+ch)*h*w:][:h*w]
-						sum := 0.0
-						for i, a := range wy {
-							for j, b := range wx {
-								if at, ok := g.index(y0+float64(i), x0+float64(j), h, w); ok && a*b != 0 {
-									sum += a * b * float64(plane[at])
-								}
-							}
+						from, sum := x[(n*xs[1]+ch)*plane:][:plane], 0.0
+						for _, e := range around {
+							sum += e.weight * float64(from[e.at])
 						}
-						o[(n*xs[1]+ch)*pos+p] = T(sum)
+						o[(n*xs[1]+ch)*points+p] = T(sum)
 					}
 				}
 			}

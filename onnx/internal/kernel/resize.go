@@ -91,9 +91,6 @@ func newResize(s *Spec) (Kernel, error) {
 			return nil, fmt.Errorf("%s %q is not supported", v.name, v.got)
 		}
 	}
-	if r.antialias {
-		return nil, fmt.Errorf("antialias=1 is not supported")
-	}
 	return r.kernel(s, func(c *Call) ([]float64, []int, error) {
 		scales, sizes := c.in(2), c.in(3)
 		if sizes != nil && sizes.Len() > 0 {
@@ -278,14 +275,17 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 				continue
 			}
 		}
-		ts[i] = r.tapsAt(x, in)
+		ts[i] = r.tapsAt(x, in, scale)
 	}
 	return ts
 }
 
-func (r resizing) tapsAt(x float64, in int) tap {
+func (r resizing) tapsAt(x float64, in int, scale float64) tap {
 	inside := func(i int) int { return min(max(i, 0), in-1) }
 	x = min(max(x, -4), float64(in)+4) // beyond, every tap is the edge
+	if r.antialias && scale < 1 && r.mode != "nearest" {
+		return r.wideTaps(x, in, scale)
+	}
 	switch r.mode {
 	case "nearest":
 		var i int
@@ -307,29 +307,55 @@ func (r resizing) tapsAt(x float64, in int) tap {
 		return tap{[]int{i, inside(i + 1)}, []float64{1 - f, f}}
 	}
 	i := int(math.Floor(x))
-	f, a := x-math.Floor(x), r.cubic
-	w := []float64{
-		((a*(f+1)-5*a)*(f+1)+8*a)*(f+1) - 4*a,
-		((a+2)*f-(a+3))*f*f + 1,
-		((a+2)*(1-f)-(a+3))*(1-f)*(1-f) + 1,
-		((a*(2-f)-5*a)*(2-f)+8*a)*(2-f) - 4*a,
+	f := x - math.Floor(x)
+	return r.normalized(i-1, in, []float64{r.keys(f + 1), r.keys(f), r.keys(1 - f), r.keys(2 - f)}, r.excludeOutside)
+}
+
+// keys is the cubic filter at a distance x >= 0 (Keys 1981, equation 15 for a = -1/2).
+func (r resizing) keys(x float64) float64 {
+	a := r.cubic
+	switch {
+	case x <= 1:
+		return ((a+2)*x-(a+3))*x*x + 1
+	case x < 2:
+		return ((a*x-5*a)*x+8*a)*x - 4*a
 	}
-	t := tap{weight: w}
-	sum := 0.0
+	return 0
+}
+
+// normalized are taps from position first on. Those outside of the axis read its edge, or count nothing where they are excluded; sum
+// makes the weights add up to 1.
+func (r resizing) normalized(first, in int, w []float64, sum bool) tap {
+	t, total := tap{weight: w}, 0.0
 	for j := range w {
-		p := i - 1 + j
+		p := first + j
 		if r.excludeOutside && (p < 0 || p >= in) {
 			w[j] = 0
 		}
-		sum += w[j]
-		t.at = append(t.at, inside(p))
+		total += w[j]
+		t.at = append(t.at, min(max(p, 0), in-1))
 	}
-	if r.excludeOutside {
+	if sum {
 		for j := range w {
-			w[j] /= sum
+			w[j] /= total
 		}
 	}
 	return t
+}
+
+// wideTaps are those of the filter stretched by 1/scale, so that every position of a larger input counts.
+func (r resizing) wideTaps(x float64, in int, scale float64) tap {
+	radius, filter := 1, func(d float64) float64 { return max(0, 1-d) }
+	if r.mode == "cubic" {
+		radius, filter = 2, r.keys
+	}
+	before := int(math.Ceil(float64(radius)/scale)) - 1 // positions before the one on the left of x, and behind the one on its right
+	left := int(math.Ceil(x)) - 1
+	w := make([]float64, 2+2*before)
+	for j := range w {
+		w[j] = filter(math.Abs(float64(left-before+j)-x) * scale)
+	}
+	return r.normalized(left-before, in, w, true)
 }
 
 // resize applies the taps of one axis after another, from the first.

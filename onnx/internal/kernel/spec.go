@@ -74,6 +74,7 @@ func (s *Spec) bool(name string) bool           { return s.attr(name, onnx.AttrI
 func (s *Spec) dtype(name string) onnx.DType    { return s.attr(name, onnx.AttrInt).DType(name) }
 func (s *Spec) float(name string) float64       { return float64(s.attr(name, onnx.AttrFloat).Float(name)) }
 func (s *Spec) str(name string) string          { return s.attr(name, onnx.AttrString).Str(name) }
+func (s *Spec) strs(name string) []string       { return s.attr(name, onnx.AttrStrings).Strs(name) }
 func (s *Spec) ints(name string) []int          { return s.attr(name, onnx.AttrInts).Ints(name) }
 func (s *Spec) floats(name string) []float32    { return s.attr(name, onnx.AttrFloats).Floats(name) }
 func (s *Spec) tensor(name string) *onnx.Tensor { return s.attr(name, onnx.AttrTensor).Tensor(name) }

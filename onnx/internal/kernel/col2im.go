@@ -1,0 +1,82 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Col2Im: dilations = 1, pads = 0, strides = 1. x [n, c k, l] holds c channels of blocks of k = prod block_shape elements at l
+// positions of a window over the padded image; y [n, c, image_shape...] is the sum of all blocks at their places, without the padding.
+//
+//	y[n, c, p] = sum x[n, c k + j, w] over p_i = w_i stride_i + j_i dilation_i - pad_i
+//	l = prod_i floor((image_i + pad_i + pad_{i+d} - dilation_i (block_i - 1) - 1) / stride_i + 1)
+func init() {
+	register(Def{Op: "Col2Im", Since: 18, Half: true, New: newCol2Im})
+}
+
+func newCol2Im(s *Spec) (Kernel, error) {
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	return numeric(s, columnsToImage[float32](w), columnsToImage[float64](w))
+}
+
+func columnsToImage[T floating](w window) Kernel {
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		image, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		block, err := ints(c.In[2])
+		if err != nil {
+			return err
+		}
+		for _, v := range append(slices.Clone(image), block...) {
+			if v < 1 || v > maxExtent {
+				return fmt.Errorf("a block of shape %v or an image of shape %v is out of range", block, image)
+			}
+		}
+		w := w
+		w.size = block
+		w, count, err := w.fit(image)
+		if err != nil {
+			return err
+		}
+		k, l := work(block...), work(count...)
+		if len(in) != 3 || in[1]%k != 0 || in[2] != l {
+			return fmt.Errorf("columns of shape %v where [n, a multiple of %d, %d] is expected: blocks %v at %v positions", in, k, l, block, count)
+		}
+		out, err := c.New(0, c.In[0].DType, append([]int{in[0], in[1] / k}, image...))
+		if err != nil {
+			return err
+		}
+		clearData(out)
+		x, y, size := data[T](c.In[0]), data[T](out), product(image)
+		st := strides(image)
+		c.Parallel(in[0]*in[1]/k, work(k, l), func(lo, hi int) {
+			j, at := make([]int, len(image)), make([]int, len(image))
+			for ch := lo; ch < hi; ch++ {
+				plane := y[ch*size:][:size]
+				for b := range k {
+					unravel(j, b, block)
+				positions:
+					for p := range l {
+						unravel(at, p, count)
+						off := 0
+						for i := range at {
+							v := at[i]*w.stride[i] + j[i]*w.dilation[i] - w.begin[i]
+							if v < 0 || v >= image[i] {
+								continue positions
+							}
+							off += v * st[i]
+						}
+						plane[off] += x[(ch*k+b)*l+p]
+					}
+				}
+			}
+		})
+		return nil
+	}
+}

@@ -1,0 +1,78 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+
+	"fmp/onnx"
+)
+
+// MaxUnpool: pads = 0, strides = 1. x [n, c, d...] goes to the places of i, which count all elements of an output of size
+// (d_k - 1) stride_k + kernel_k - pad_k - pad_{k+r}; zeros stand elsewhere. output_shape, where it is given, adds zeros behind each axis.
+func init() {
+	register(Def{Op: "MaxUnpool", Since: 9, Half: true, New: newMaxUnpool})
+}
+
+func newMaxUnpool(s *Spec) (Kernel, error) {
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	r := len(w.size)
+	if w.stride == nil {
+		w.stride = slices.Repeat([]int{1}, r)
+	}
+	if len(w.begin) == 0 {
+		w.begin, w.end = make([]int, r), make([]int, r)
+	}
+	if r == 0 || len(w.begin) != r || len(w.stride) != r {
+		return nil, fmt.Errorf("kernel_shape %v, strides %v and pads %v do not belong together", w.size, w.stride, append(w.begin, w.end...))
+	}
+	return func(c *Call) error {
+		x, at := c.In[0], c.In[1]
+		if len(x.Shape) != r+2 || !slices.Equal(x.Shape, at.Shape) {
+			return fmt.Errorf("values of shape %v and indices of shape %v for a kernel of %d axes", x.Shape, at.Shape, r)
+		}
+		inner := slices.Clone(x.Shape)
+		for k := range r {
+			v := int64(x.Shape[k+2]-1)*int64(w.stride[k]) + int64(w.size[k]-w.begin[k]-w.end[k])
+			if v < 0 || v > onnx.MaxElements {
+				return fmt.Errorf("the output would have the size %d on axis %d", v, k+2)
+			}
+			inner[k+2] = int(v)
+		}
+		shape := inner
+		if t := c.in(2); t != nil {
+			var err error
+			if shape, err = ints(t); err != nil {
+				return err
+			}
+			if len(shape) != len(inner) || !slices.Equal(shape[:2], inner[:2]) {
+				return fmt.Errorf("output_shape is %v where %v or more is expected", shape, inner)
+			}
+			for k := range shape {
+				if shape[k] < inner[k] {
+					return fmt.Errorf("output_shape is %v where %v or more is expected", shape, inner)
+				}
+			}
+		}
+		out, err := c.New(0, x.DType, shape)
+		if err != nil {
+			return err
+		}
+		clearData(out)
+		total, st, pos := product(inner), strides(shape), make([]int, len(inner))
+		for i, p := range at.I64() {
+			if p < 0 || p >= int64(total) {
+				return fmt.Errorf("index %d is outside an output of shape %v", p, inner)
+			}
+			unravel(pos, int(p), inner)
+			off := 0
+			for k, v := range pos {
+				off += v * st[k]
+			}
+			copyRange(out.Data, off, x.Data, i, 1)
+		}
+		return nil
+	}, nil
+}
