@@ -8,8 +8,8 @@ import (
 	"fmp/onnx"
 )
 
-// spellLinearAttention is a Scan over the steps of a sequence, whose state S is [B, H, Dk, Dv] (Katharopoulos et al. 2020, arXiv:2006.16236,
-// equations 18 to 20; Yang et al. 2024, arXiv:2412.06464, equation 10). Each rule takes the lines that it names:
+// spellLinearAttention is a Scan over the steps of a sequence, whose state S is [B, H, Dk, Dv] (Katharopoulos et al. 2020,
+// arXiv:2006.16236, equations 18 to 20; Yang et al. 2024, arXiv:2412.06464, equation 10). Each line is for the rules behind it:
 //
 //	S = exp(decay) S                     gated, gated_delta
 //	v = beta (v - Sᵀk)                   delta, gated_delta

@@ -112,9 +112,10 @@ func newStringNormalizer(s *Spec) (Kernel, error) {
 			return nil, fmt.Errorf("locale %q is not supported; its letters change their case by rules of their own", locale)
 		}
 	}
-	change, ok := map[string]func(string) string{"NONE": strings.Clone, "LOWER": strings.ToLower, "UPPER": strings.ToUpper}[s.str("case_change_action")]
-	if !ok {
-		return nil, fmt.Errorf("case_change_action is %q; allowed are NONE, LOWER and UPPER", s.str("case_change_action"))
+	name := s.str("case_change_action")
+	change := map[string]func(string) string{"NONE": strings.Clone, "LOWER": strings.ToLower, "UPPER": strings.ToUpper}[name]
+	if change == nil {
+		return nil, fmt.Errorf("case_change_action is %q; allowed are NONE, LOWER and UPPER", name)
 	}
 	fold := strings.ToLower
 	if sensitive {

@@ -20,8 +20,8 @@ type tfIdf struct {
 // newTfIdf: x [c] or [b, c] of int32, int64 or strings; y [columns] or [b, columns]. The pool holds the n-grams of one word, then those
 // of two, ...; ngram_counts says where each kind begins.
 func newTfIdf(s *Spec) (Kernel, error) {
-	t := tfIdf{least: s.int("min_gram_length"), most: s.int("max_gram_length"), skips: s.int("max_skip_count"), column: s.ints("ngram_indexes"),
-		weight: s.floats("weights")}
+	t := tfIdf{least: s.int("min_gram_length"), most: s.int("max_gram_length"), skips: s.int("max_skip_count"),
+		column: s.ints("ngram_indexes"), weight: s.floats("weights")}
 	mode, starts := s.str("mode"), s.ints("ngram_counts")
 	numbers, words := s.ints("pool_int64s"), s.strs("pool_strings")
 	switch mode {
