@@ -45,9 +45,9 @@ func TestText(t *testing.T) {
 		{"StringNormalizer", []*onnx.Tensor{onnx.Vector("i")}, []onnx.Attr{S("locale", "tr_TR")}, "rules of their own"},
 		{"StringNormalizer", []*onnx.Tensor{onnx.Vector("i")}, []onnx.Attr{S("case_change_action", "TITLE")}, "case_change_action is"},
 		// One word at every distance counts once, two of them at distances 1 and 2.
-		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("a", "b", "c", "b")}, 
+		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("a", "b", "c", "b")},
 			grams(S("mode", "TF"), I("max_skip_count", 1), Is("ngram_indexes", 0, 3, 1)), "[4] [1 1 0 2]"},
-		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("a", "x", "b")}, 
+		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("a", "x", "b")},
 			grams(S("mode", "TF"), I("max_skip_count", 1), Is("ngram_indexes", 0, 1, 2)), "[3] [1 1 1]"},
 		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("b", "b")}, grams(S("mode", "TFIDF"), I("max_skip_count", 0), Is("ngram_indexes", 0, 1, 2),
 			onnx.FloatsAttr("weights", 2, 3, 4)), "[3] [0 6 0]"},
