@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size house sbom release module edge-all lib wheel wasm page setup demo played test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
+.PHONY: all build size house sbom release release-check module edge-all lib wheel wasm page setup demo played test test-short test-386 test-neon race mutate fuzz vuln vet lint fmt pins docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -66,6 +66,9 @@ release: edge-all ## dist: archives of six platforms, .deb, a container image, b
 	$(GO) run ./docs/notices -sbom $(BIN)/release/fmp-*
 	rm -rf $(DIST); $(GO) run ./docs/release -bin $(BIN)/release -out $(DIST)
 	@[ -z "$(KEY)" ] && echo "not signed: give KEY=FILE, of fmp sign --new-key FILE" || $(BIN)/fmp sign $(DIST) --key $(KEY) --output $(DIST).sig
+
+release-check: ## what a stranger does with dist: digests, README's lines without a compiler, dpkg; OTHER=FOLDER: the same bytes as another build's
+	docs/release/check.sh $(DIST) "$(OTHER)" "$(KEY:=.pub)"
 
 module: ## give the repository its public path: make module MODULE=host.tld/owner/fmp
 	@[ -n "$(MODULE)" ] || { echo 'make module: give MODULE=host.tld/owner/fmp, the path under which others fetch it'; exit 2; }

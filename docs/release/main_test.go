@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,8 +74,14 @@ func TestRelease(t *testing.T) {
 	if control := untar(t, gunzip(t, members["control.tar.gz"]))["control"]; !strings.Contains(string(control), "Architecture: amd64\n") {
 		t.Errorf("control says %s", control)
 	}
-	if tree := untar(t, gunzip(t, members["data.tar.gz"])); string(tree["usr/lib/fmp/fmp-edge"]) != "client of linux/amd64" {
+	tree := untar(t, gunzip(t, members["data.tar.gz"]))
+	if string(tree["usr/lib/fmp/fmp-edge"]) != "client of linux/amd64" {
 		t.Errorf("the package holds %v", names(tree))
+	}
+	for name := range tree { // dpkg makes no folder by itself
+		if parent := path.Dir(strings.TrimSuffix(name, "/")) + "/"; parent != "./" && tree[parent] == nil {
+			t.Errorf("the package has %s, and no folder %s before it", name, parent)
+		}
 	}
 	image := untar(t, trees[0]["fmp-edge-"+buildinfo.Next+".oci.tar"])
 	var index struct{ Manifests []struct{ Digest string } }

@@ -11,6 +11,7 @@ import (
 
 	"path"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -37,6 +38,9 @@ func tarball(folder string, files []file, when time.Time) ([]byte, error) {
 		h := &tar.Header{Name: path.Join(folder, f.name), Mode: f.mode, Size: int64(len(f.data)), ModTime: when, Format: tar.FormatUSTAR}
 		if f.mode == 0 { // a link, to the name that stands as data
 			h.Typeflag, h.Linkname, h.Size, h.Mode = tar.TypeSymlink, string(f.data), 0, 0o777
+		}
+		if strings.HasSuffix(f.name, "/") {
+			h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
 		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
@@ -94,6 +98,9 @@ func zipped(folder string, files []file, when time.Time) ([]byte, error) {
 // in /usr/lib/fmp, where fmp looks for it.
 func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	var tree []file
+	for _, folder := range []string{"usr/", "usr/bin/", "usr/lib/", "usr/lib/fmp/", "usr/share/", "usr/share/doc/", "usr/share/doc/fmp/"} {
+		tree = append(tree, file{folder, 0o755, nil}) // dpkg makes none by itself
+	}
 	for _, f := range files {
 		folder := "usr/share/doc/fmp"
 		if f.mode == 0o755 || path.Ext(f.name) != ".md" && path.Dir(f.name) == "." && f.name[0] == 'l' {
