@@ -109,47 +109,33 @@ func wholeRoot(scatters []*moments.Within) residuals {
 // asked is one client's question to the head of the others: class means of classes that they hold too, and draws about them.
 type asked struct {
 	cells []cell
-	z     [][]float64 // of each cell, [draws, rank]; nil for none
+	draws []int     // about each cell
+	z     []float64 // of all draws, [sum of draws, rank]; nil where the rows beside the class means are the draws
 	rank  int
-	rows  []float64 // class means, then the root: [cells + rank, K], in the basis in hand
+	rows  []float64 // class means, then the root or the draws: [cells + rank, K], in the basis in hand
 }
 
 // asked returns a client's question on cells, its rows on features.
 func (r *Round) asked(cells []cell, d residuals) *asked {
-	a, draws := &asked{cells: cells, rank: d.rank}, 0
-	for _, v := range cells {
+	a := &asked{cells: cells, draws: make([]int, len(cells)), rank: d.rank}
+	var z []float64
+	for i, v := range cells {
 		row := make([]float64, r.K)
 		widen(row, v.mean)
 		a.rows = append(a.rows, row...)
-		var z []float64
 		if size := math.Sqrt(1 - 1/v.n); d.rank > 0 && size > 0 {
-			z = slices.Clone(d.z(v))
-			scale(size, z)
+			from := len(z)
+			z = append(z, d.z(v)...)
+			scale(size, z[from:])
+			a.draws[i] = (len(z) - from) / d.rank
 		}
-		a.z, draws = append(a.z, z), draws+len(z)/max(d.rank, 1)
 	}
-	if draws < d.rank { // the draws themselves are fewer rows than the root
-		root := d.root
-		d.root = make([]float64, 0, draws*r.K)
-		for i, z := range a.z {
-			if n := len(z) / a.rank; n > 0 {
-				a.z[i] = selection(n, len(d.root)/r.K, draws)
-				d.root = append(d.root, times(z, root, n, a.rank, r.K)...)
-			}
-		}
-		a.rank = draws
+	root := d.root
+	if draws := len(z) / max(d.rank, 1); draws < d.rank { // fewer rows than the root
+		root, z, a.rank = times(z, root, draws, d.rank, r.K), nil, draws
 	}
-	a.rows = append(a.rows, d.root...)
+	a.z, a.rows = z, append(a.rows, root...)
 	return a
-}
-
-// selection returns the matrix that takes n rows from one on, of all: [n, all].
-func selection(n, from, all int) []float64 {
-	out := make([]float64, n*all)
-	for i := range n {
-		out[i*all+from+i] = 1
-	}
-	return out
 }
 
 // maxLogits is about how many logits the evidence of one fold and candidate takes; of more, class means are sampled.
@@ -193,6 +179,27 @@ func (r *Round) ask(group []int, rest *pool, draw func(group []int, limit int) [
 		if len(cells[i]) > 0 {
 			out = append(out, r.asked(cells[i], d))
 		}
+	}
+	return joined(out, r.K)
+}
+
+// joined returns questions with those whose rows are their draws as one, so that a head is multiplied by all at once.
+func joined(all []*asked, k int) []*asked {
+	one := &asked{}
+	var draws []float64
+	var out []*asked
+	for _, a := range all {
+		if a.z != nil {
+			out = append(out, a)
+			continue
+		}
+		n := len(a.cells) * k
+		one.cells, one.draws, one.rank = append(one.cells, a.cells...), append(one.draws, a.draws...), one.rank+a.rank
+		one.rows, draws = append(one.rows, a.rows[:n]...), append(draws, a.rows[n:]...)
+	}
+	if len(one.cells) > 0 {
+		one.rows = append(one.rows, draws...)
+		out = append(out, one)
 	}
 	return out
 }
@@ -275,14 +282,16 @@ func (a *asked) each(h linear, do func(v cell, rows []float64)) {
 	c := len(h.bias)
 	k := len(h.w) / c
 	l := timesT(a.rows, h.w, len(a.rows)/k, k, c)
-	root := l[len(a.cells)*c:]
+	drawn := l[len(a.cells)*c:]
+	if a.z != nil {
+		drawn = times(a.z, drawn, len(a.z)/a.rank, a.rank, c)
+	}
 	for i, v := range a.cells {
 		own := l[i*c : (i+1)*c]
 		axpy(1, h.bias, own)
 		rows := own
-		if z := a.z[i]; z != nil {
-			n := len(z) / a.rank
-			rows = times(z, root, n, a.rank, c)
+		if n := a.draws[i] * c; n > 0 {
+			rows, drawn = drawn[:n], drawn[n:]
 			for at := 0; at < len(rows); at += c {
 				axpy(1, own, rows[at:at+c])
 			}

@@ -146,8 +146,9 @@ func (r *Round) part(clients []int, all *pool) part {
 	}
 	if whole || !lowRank(rank, k) {
 		p.scatter = make([]float64, k*k)
-		f.to = p.scatter
+		f.to, rank = p.scatter, min(rank, factorRows)
 	}
+	f.rows = make([]float64, 0, rank*k)
 	for _, i := range clients {
 		u := &r.Clients[i]
 		for _, v := range u.cells() {

@@ -44,22 +44,44 @@ func (h *discriminant) white(rows []float64) []float64 {
 // maxNumbers bounds the rows that stand for images; of more class means, those of all clients together stand, with as many draws.
 const maxNumbers = 1 << 25
 
-// stand returns rows that stand for the images of a pool's clients: class means and antithetic draws of the covariance within
-// classes about them.
-func (r *Round) stand(h *discriminant, p *pool, draws int, o *Options) *images {
-	k, total := r.K, 0
+// together returns the class means of a pool as those of one client where those of all clients take more than maxNumbers with their draws,
+// and the draws about each that do not; else nil.
+func (r *Round) together(p *pool, draws int) ([]cell, int) {
+	total := 0
 	for _, i := range p.clients {
 		total += r.Clients[i].Means.N
 	}
-	out := &images{}
-	if total*draws > maxNumbers/k {
-		var cells []cell
-		for y, n := range p.n {
-			if n > 0 {
-				cells = append(cells, cell{class: y, n: n, mean: narrowed(p.mean[y*k:][:k])})
-			}
+	if total*draws <= maxNumbers/r.K {
+		return nil, draws
+	}
+	var cells []cell
+	for y, n := range p.n {
+		if n > 0 {
+			cells = append(cells, cell{class: y, n: n, mean: narrowed(p.mean[y*r.K:][:r.K])})
 		}
-		out.about(h, cells, min(draws, max(maxNumbers/k/len(cells), 2)), rng.New(o.Seed, "candidate", o.Stream, "images"))
+	}
+	return cells, min(draws, max(maxNumbers/r.K/len(cells), 2))
+}
+
+// stands returns the number of rows that stand returns.
+func (r *Round) stands(p *pool, draws int) (n int) {
+	cells, draws := r.together(p, draws)
+	if cells != nil {
+		return rowsOf(cells, draws)
+	}
+	for _, i := range p.clients {
+		n += rowsOf(r.Clients[i].cells(), draws)
+	}
+	return n
+}
+
+// stand returns rows that stand for the images of a pool's clients: class means and antithetic draws of the covariance within
+// classes about them.
+func (r *Round) stand(h *discriminant, p *pool, draws int, o *Options) *images {
+	out := &images{}
+	cells, draws := r.together(p, draws)
+	if cells != nil {
+		out.about(h, cells, draws, rng.New(o.Seed, "candidate", o.Stream, "images"))
 		return out
 	}
 	for _, i := range p.clients {
@@ -68,9 +90,22 @@ func (r *Round) stand(h *discriminant, p *pool, draws int, o *Options) *images {
 	return out
 }
 
+// rowsOf returns the number of rows that about adds.
+func rowsOf(cells []cell, draws int) (n int) {
+	for _, v := range cells {
+		if v.n == 1 {
+			n++
+		} else {
+			n += 2 * (draws / 2)
+		}
+	}
+	return n
+}
+
 // about adds rows for cells.
 func (m *images) about(h *discriminant, cells []cell, draws int, at *rand.Rand) {
 	k := h.k
+	m.rows = slices.Grow(m.rows, rowsOf(cells, draws)*k)
 	means := make([]float64, len(cells)*k)
 	for j, v := range cells {
 		widen(means[j*k:(j+1)*k], v.mean)
@@ -138,11 +173,10 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 // refit returns the head at temperature t, fitted once more to the clients' images and tied to the discriminant. The prior of classes is
 // the pool's in the fit and even in the answer.
 func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
-	on := r.stand(h, h.pool, refitDraws, o)
-	if len(on.label)*r.K > maxProducts/r.C {
+	if r.stands(h.pool, refitDraws)*r.K > maxProducts/r.C {
 		return *h.linear().over(t), nil
 	}
-	return h.again(on, t)
+	return h.again(r.stand(h, h.pool, refitDraws, o), t)
 }
 
 // maxProducts bounds the products of one pass over a regression's rows; beyond, the discriminant stands as it is.
