@@ -60,7 +60,7 @@ type serveFlags struct {
 	nats                                          store.Options
 	natsToken                                     string
 	readers                                       string // token of --token-file
-	low                                           int // MiB
+	low                                           int    // MiB
 }
 
 // bindStore declares the flags that say where NATS is, for the server and for workers.
