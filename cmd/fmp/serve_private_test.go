@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -152,17 +151,9 @@ func TestServeTwoServers(t *testing.T) {
 		if _, err := os.Stat(f.path("keys/" + name + ".7.upload")); err == nil {
 			t.Fatal("an upload was made for nobody")
 		}
-		done := make(chan string)
-		started := make(chan struct{})
-		go func() {
-			close(started)
-			code, out := f.join(f.address, name, "--helper", "http://"+helper.address, "--private", "--reply-after", "0")
-			done <- fmt.Sprint(code, " ", out)
-		}()
-		<-started
-		time.Sleep(50 * time.Millisecond)
 		away.server.kill()
-		time.Sleep(500 * time.Millisecond)
+		waits, done := f.joining("again in", name, "--helper", "http://"+helper.address, "--private", "--reply-after", "0")
+		<-waits
 		away.start()
 		if out := <-done; !strings.HasPrefix(out, "0 ") {
 			t.Fatalf("%s: exit code %s", name, out)

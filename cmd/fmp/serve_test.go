@@ -183,14 +183,46 @@ func (f *federation) kill() {
 
 // join runs a client through an address.
 func (f *federation) join(address, name string, args ...string) (int, string) {
+	return f.joined(address, name, &listener{}, args)
+}
+
+func (f *federation) joined(address, name string, out *listener, args []string) (int, string) {
 	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), append([]string{"join", f.scheme + "://" + address, "--key",
 		filepath.Join(f.dir, "keys", name+".key"), "--cache", f.path("cache"), "--threads", "1",
 		filepath.Join(f.dir, "images", name)}, args...)...)
-	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState == nil {
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		return -1, err.Error()
 	}
-	return cmd.ProcessState.ExitCode(), string(out)
+	return cmd.ProcessState.ExitCode(), out.text.String()
+}
+
+// joining starts a client, and tells when it has said some words (or ended), and how it ended: exit code and output.
+func (f *federation) joining(words, name string, args ...string) (said chan struct{}, ended chan string) {
+	out := &listener{words: words, said: make(chan struct{})}
+	ended = make(chan string, 1)
+	go func() {
+		code, text := f.joined(f.address, name, out, args)
+		ended <- fmt.Sprint(code, " ", text)
+		out.once.Do(func() { close(out.said) })
+	}()
+	return out.said, ended
+}
+
+// listener keeps what a program writes, and closes said at some words.
+type listener struct {
+	words string
+	said  chan struct{}
+	text  bytes.Buffer
+	once  sync.Once
+}
+
+func (l *listener) Write(p []byte) (int, error) {
+	l.text.Write(p)
+	if l.said != nil && strings.Contains(l.text.String(), l.words) {
+		l.once.Do(func() { close(l.said) })
+	}
+	return len(p), nil
 }
 
 func (f *federation) get(path string) (int, []byte) {
@@ -296,12 +328,8 @@ func TestServe(t *testing.T) {
 		t.Skip("builds and runs the programs")
 	}
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\ncalibrate: 2\nlabelled: images/c002\n")
-	early := make(chan string)
-	go func() {
-		code, out := f.join(f.address, "c000", "--json", "--calibrate", "2", "--secret", f.path("secret"))
-		early <- fmt.Sprint(code, " ", out)
-	}()
-	time.Sleep(200 * time.Millisecond)
+	waits, early := f.joining("again in", "c000", "--json", "--calibrate", "2", "--secret", f.path("secret"))
+	<-waits
 	f.serve()
 	if out := <-early; !strings.Contains(out, "again in") || !strings.Contains(out, `"receipt_file"`) || !strings.HasPrefix(out, "0 ") {
 		t.Errorf("a client that came early: %s", out)
@@ -505,7 +533,6 @@ func TestChaos(t *testing.T) {
 	run(c.l.Addr().String(), func(done int) {
 		if done == n/3 || done == 2*n/3 {
 			f.kill()
-			time.Sleep(300 * time.Millisecond)
 			war()
 		}
 		if done == n/2 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,9 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		for n := 0; n < 20*(steps+1) && lines.Scan(); n++ {
 		}
-		time.Sleep(time.Duration(steps) * 700 * time.Microsecond)
+		for begun := time.Now(); time.Since(begun) < time.Duration(steps)*700*time.Microsecond; { // at another point of a step
+			runtime.Gosched()
+		}
 		if err := cmd.Process.Kill(); err == nil {
 			kills++
 		}

@@ -124,8 +124,10 @@ func TestDropped(t *testing.T) {
 		}
 	}
 	for range 5 {
+		collected := make(chan struct{})
+		runtime.SetFinalizer(&struct{ x [16]byte }{}, func(*struct{ x [16]byte }) { close(collected) })
 		runtime.GC()
-		time.Sleep(10 * time.Millisecond)
+		<-collected
 	}
 }
 

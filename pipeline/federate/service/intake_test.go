@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -110,10 +111,12 @@ func TestSlowClients(t *testing.T) {
 // TestSteadyClient: an upload that keeps the rate is taken, also when it comes for longer than the grace, and the connection lives on.
 func TestSteadyClient(t *testing.T) {
 	f := newFixture(t, "bounds: {rate: 100}\n")
-	f.srv.intake.grace = time.Second
+	f.srv.intake.grace = 10 * time.Millisecond
 	data := f.made("a", 1, nil)
 	c := f.begin("a", data, 500) // these pay for five seconds
-	time.Sleep(1500 * time.Millisecond)
+	for begun := time.Now(); time.Since(begun) < 2*f.srv.intake.grace; {
+		runtime.Gosched()
+	}
 	if _, err := c.Write(data[500:]); err != nil {
 		t.Fatal(err)
 	}
