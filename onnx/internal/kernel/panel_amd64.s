@@ -17,9 +17,15 @@
 // AHEAD is how many bytes before its use a panel of a is fetched: of one image weights are read once, and most of them lie in memory.
 #define AHEAD 2048
 
+// COLUMNS is how many bytes behind a row's place the row of the next 32 columns of b and c lies, which is fetched while these are computed:
+// rows are far apart, so that the processor does not see the pattern by itself.
+#define COLUMNS 128
+
 // ROWS32 adds the next column of a times the row of b in Z16 and Z17 to c.
 #define ROWS32(add) \
 	PREFETCHT0   AHEAD(SI) \
+	PREFETCHT0   COLUMNS(DI) \
+	PREFETCHT0   (COLUMNS+64)(DI) \
 	VBROADCASTSS (SI), Z18 \
 	VBROADCASTSS 4(SI), Z19 \
 	add(Z16, Z18, Z0) \
@@ -47,6 +53,12 @@
 	ADDQ         $32, SI \
 	ADDQ         R10, DI \
 	DECQ         CX
+
+// NEXT fetches where the next columns of a row of c are written.
+#define NEXT(row) \
+	PREFETCHT0 COLUMNS(row) \
+	PREFETCHT0 (COLUMNS+64)(row) \
+	ADDQ       R8, row
 
 #define PANEL8X32(add) \
 	MOVQ a+8(FP), SI \
@@ -109,6 +121,15 @@ biased: \
 	VMOVAPS      Z12, Z13 \
 	VBROADCASTSS 28(R11), Z14 \
 	VMOVAPS      Z14, Z15 \
+	MOVQ         DX, R9 \
+	NEXT(R9) \
+	NEXT(R9) \
+	NEXT(R9) \
+	NEXT(R9) \
+	NEXT(R9) \
+	NEXT(R9) \
+	NEXT(R9) \
+	NEXT(R9) \
 multiply: \
 	CMPL R12, $-1 \
 	JNE  partial \

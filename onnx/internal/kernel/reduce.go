@@ -199,11 +199,15 @@ func reduceFloat[T floating](r reducer, whole planner) Kernel {
 					o[i] = T(top + math.Log(sum))
 				case r.op == "ReduceSum" || r.op == "ReduceMean":
 					all := 0.0
-					if len(p.inner) == 1 && p.innerSt[0] == 1 && p.count >= sumLanes {
-						b := p.base(i)
-						all = sum(x[b : b+p.count])
-					} else {
+					switch b := p.base(i); {
+					case p.count == 0 || len(p.inner) != 1 || p.innerSt[0] != 1:
 						p.each(i, func(off int) { all += float64(x[off]) })
+					case p.count >= sumLanes:
+						all = sum(x[b : b+p.count])
+					default:
+						for _, v := range x[b : b+p.count] {
+							all += float64(v)
+						}
 					}
 					if r.op == "ReduceMean" {
 						all /= float64(p.count)
