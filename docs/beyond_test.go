@@ -246,6 +246,7 @@ func interior(t *testing.T, k *keptRun) {
 
 // TestBeyondThePointEstimate holds the page's account of what samples add, and of settings at the end of a grid, to the kept runs.
 func TestBeyondThePointEstimate(t *testing.T) {
+	readsRuns(t)
 	runs := map[string]*keptRun{}
 	for scope, names := range scopeRuns {
 		for _, name := range names {

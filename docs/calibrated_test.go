@@ -177,5 +177,6 @@ func rivalCells(t *testing.T, name string, p *pairs, partition string) string {
 
 // TestCalibrated holds the page's account of calibration points to the kept runs.
 func TestCalibrated(t *testing.T) {
+	readsRuns(t)
 	write(t, "intervals.md", "calibrated", calibratedText(t))
 }

@@ -274,3 +274,11 @@ func TestOperatorsPage(t *testing.T) {
 		}
 	}
 }
+
+// readsRuns skips a test that reads hundreds of kept runs, where tests are to be short.
+func readsRuns(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("reads many kept runs")
+	}
+}

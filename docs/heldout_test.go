@@ -320,6 +320,7 @@ func signed(d metric.Interval) string {
 
 // TestHeldOutFamilies holds the pages' account of the families that were fixed beforehand to the kept runs.
 func TestHeldOutFamilies(t *testing.T) {
+	readsRuns(t)
 	if _, err := os.Stat(filepath.Join("results", "families")); err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ var oneRows = []struct{ name, gate, scope, run string }{
 // TestOnePosterior: the table of one posterior beside today's form is of the kept runs, paired repeat by repeat. With -update it is written
 // (make docs).
 func TestOnePosterior(t *testing.T) {
+	readsRuns(t)
 	var b strings.Builder
 	b.WriteString("| gate | tasks | clients | NLL | FMP, tuned | less it | | joint NLL | less FMP's | hold |\n" +
 		"| --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: |\n")

@@ -19,6 +19,9 @@ import (
 // TestCalibrate: from drawn photographs to a calibrated classifier, whose sets predict prints and evaluate counts, and whose calibration
 // images bound the share of wrong answers.
 func TestCalibrate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a run, and evaluates and calibrates its classifiers many times")
+	}
 	emptyCache(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -106,6 +106,9 @@ func TestDataErrors(t *testing.T) {
 
 // TestBadImagesOfFolders: every command that reads a folder of images names all that it cannot read, and can go on without.
 func TestBadImagesOfFolders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains")
+	}
 	orttest.New(t) // skips where there is no ONNX Runtime, which trainings need
 	dir := t.TempDir()
 	photos := filepath.Join(dir, "photos")

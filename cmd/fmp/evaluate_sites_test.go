@@ -15,9 +15,6 @@ import (
 // TestCrossSite: sites score the served classifier on their own images and send signed counts; the server's report, that of the files, and
 // the model card say the same, and a report that was changed is refused.
 func TestCrossSite(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the programs")
-	}
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\n")
 	f.serve()
 	for _, name := range f.names {

@@ -19,9 +19,6 @@ import (
 // TestProxies: a client behind the proxy of its environment, which alone knows the way to the server, joins a round of a server behind a
 // proxy of its own that has the certificate.
 func TestProxies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the programs")
-	}
 	f := newFederation(t, 1, "deadline: 2100-01-01T00:00:00Z\n")
 	f.serve("--host", "example.com")
 	front := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: f.address}))

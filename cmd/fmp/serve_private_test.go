@@ -110,9 +110,6 @@ func TestServePrivate(t *testing.T) {
 // TestServeTwoServers: a round of two servers with the programs as users have them, each server killed while clients come and once more
 // after the sum was opened: nothing is lost, and nothing opened again.
 func TestServeTwoServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the programs")
-	}
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nprivacy: {epsilon: 8, noise: two-servers, unit: "+
 		"client, points: 10}\n")
 	f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))

@@ -58,6 +58,9 @@ type federation struct {
 
 func newFederation(t *testing.T, clients int, roundFile string) *federation {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds and runs the programs")
+	}
 	bin, err := programs()
 	if err != nil {
 		t.Fatal(err)
@@ -324,9 +327,6 @@ func newCutter(t *testing.T, to string, share float64) *cutter {
 // it; the classifier is that of fmp pool of the same uploads; images and the inference protocol get its predictions; after the
 // deadline a client ends with its own exit code.
 func TestServe(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the programs")
-	}
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\ncalibrate: 2\nlabelled: images/c002\n")
 	waits, early := f.joining("again in", "c000", "--json", "--calibrate", "2", "--secret", f.path("secret"))
 	<-waits

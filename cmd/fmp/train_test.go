@@ -132,7 +132,7 @@ func TestTrainErrors(t *testing.T) {
 		{[]string{"train", "predictor", "--set", "federation.alpha=1"}, "does not read"},
 		{[]string{"train", "embedding", "--seeds", "3"}, "--seeds"},
 		{[]string{"train", "predictor", "--steps", "many"}, `--steps is "many"; want a whole number`},
-		{[]string{"pool", "--trust=0.5"}, `--trust is "0.5"; want true or false`},
+		{[]string{"pool", "--rows=0.5"}, `--rows is "0.5"; want true or false`},
 		{[]string{"onnx", "run", "--time-limit", "5"}, `--time-limit is "5"; want a time such as 90s`},
 		{[]string{"train", "predictor", "--latent", "-4"}, "latent is -4; allowed are 0 to 105"},
 		{[]string{"train", "predictor", "--dim", "5"}, "dim is 5; allowed are 43 to"},

@@ -36,9 +36,6 @@ func (f *federation) edge(args ...string) (int, string) {
 // is, to the byte, the classifier of a round that the client never took part in, as is the one with a late client, and the one from which
 // the operator takes that client out again. What the old version's notice says stops its use.
 func TestWithdrawServed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the programs")
-	}
 	f := newFederation(t, 4, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nrebuild_interval: 1s\nsamples: 40\n")
 	join := func(names ...string) {
 		t.Helper()
