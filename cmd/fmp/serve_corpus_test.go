@@ -73,7 +73,8 @@ func TestRoundCorpus(t *testing.T) {
 	if err != nil || p.options.CorpusMoments == nil || p.options.CorpusMoments.Within.K != dx {
 		t.Errorf("a round of moments: %v", err)
 	}
-	if _, err := load(shippedFile(t, models.KindClient)); err == nil || !strings.Contains(err.Error(), "corpus.upload) is for uploads of moments") {
+	_, err = load(shippedFile(t, models.KindClient))
+	if err == nil || !strings.Contains(err.Error(), "corpus.upload) is for uploads of moments") {
 		t.Errorf("a round of class means: %v", err)
 	}
 	if err := os.WriteFile(at("corpus.upload"), data[:50], 0o600); err != nil {
