@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
-	"fmp/onnx/atomicfile"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
@@ -28,11 +28,12 @@ import (
 // scoring is the flags of evaluate.
 type scoring struct {
 	model, key, output, to, ca, onBad, labels, notice, server string
+	ledger                                                    string
 	threads, pixels, least                                    int
-	epsilon, delta                                            float64
+	epsilon, delta, maxEpsilon                                float64
 	round                                                     uint64
 	wait                                                      time.Duration
-	asJSON, byNumber                                          bool
+	asJSON, byNumber, redraw                                  bool
 }
 
 var evaluateCommand = command{
@@ -40,12 +41,14 @@ var evaluateCommand = command{
 	short: "Score a classifier on this site's labelled images, and sign counts for the report of all sites",
 	example: `  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json test/
   fmp-edge evaluate --model classifier.onnx --key shop-17.key --report-to https://server:8443 test/
-  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json --epsilon 1 test/
+  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json --epsilon 1 --max-epsilon 2 test/
 
 IMAGES is a folder with one folder of images a class, or a .csv of path,label: images that were in no upload. What leaves are counts:
 of images, of those that are right, and of those whose prediction set holds their class, by class and by bin of confidence, with
 the mean confidence of a bin and the mean size of sets. Counts below --least are told to nobody: classes and bins are merged until no
 count, and no difference of two, is below it. With --epsilon every count has noise in place of that, and means are left out.
+A report with noise that is written is spent budget: the ledger of private rounds adds it up with uploads, image by image, and what
+is beyond --max-epsilon is neither written nor sent. The same report again is the one of before, and spends nothing.
 
 The counts are printed, and written or sent only with --output or --report-to. fmp evaluate --pool pools them (docs/cross-site.md).`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
@@ -61,6 +64,10 @@ The counts are printed, and written or sent only with --output or --report-to. f
 		f.IntVar(&o.least, "least", tally.Least, "least count that is told, 2 to 1000")
 		f.Float64Var(&o.epsilon, "epsilon", 0, "privacy of each image: noise on every count in place of --least, 0.01 to 20; 0 is none")
 		f.Float64Var(&o.delta, "delta", privacy.DefaultDelta, "delta of --epsilon")
+		f.Float64Var(&o.maxEpsilon, "max-epsilon", 0, maxEpsilonHelp)
+		f.StringVar(&o.ledger, "ledger", "", ledgerHelp)
+		f.BoolVar(&o.redraw, "redraw", false, "draw the noise of a report that was made before a second time, and spend its budget a second "+
+			"time")
 		f.IntVar(&o.threads, "threads", 0, "threads of one operator, and images that are decoded at once; 0 is one a core")
 		f.IntVar(&o.pixels, "max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
 		f.StringVar(&o.onBad, "on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
@@ -97,10 +104,26 @@ func (o *scoring) check() error {
 	case o.wait < time.Second || o.wait > 366*24*time.Hour:
 		return usagef("evaluate: --wait %v; allowed are 1s to a year", o.wait)
 	}
-	if o.epsilon != 0 {
-		if _, err := tally.Sigma(o.epsilon, o.delta); err != nil {
-			return usagef("evaluate: %w", err)
+	return o.checkNoise()
+}
+
+// checkNoise reports flags of noise that are out of bounds, or without noise.
+func (o *scoring) checkNoise() error {
+	if o.epsilon == 0 {
+		if o.maxEpsilon != 0 || o.ledger != "" || o.redraw {
+			return usagef("evaluate: --max-epsilon, --ledger and --redraw are of reports with noise: give --epsilon")
 		}
+		return nil
+	}
+	if _, err := privacy.CountsNoise(o.epsilon, o.delta); err != nil {
+		return usagef("evaluate: %w", err)
+	}
+	if !(o.maxEpsilon >= 0) || math.IsInf(o.maxEpsilon, 0) {
+		return usagef("evaluate: --max-epsilon %v; allowed are numbers above 0, and 0 for any", o.maxEpsilon)
+	}
+	if o.to != "" && o.output == "" {
+		return usagef("evaluate: --report-to with --epsilon wants --output FILE: the report is kept there, so that it can be sent again " +
+			"without that its noise is drawn, and its budget spent, a second time")
 	}
 	return nil
 }
@@ -127,22 +150,16 @@ func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out, l
 		}
 		o.round = d.Round
 	}
-	r, err := o.score(ctx, f, path, log)
+	server := ""
+	if d != nil {
+		server = d.ServerKey
+	}
+	sc := &scored{scoring: o, key: key, server: server, log: log}
+	data, err := sc.report(ctx, f, path)
 	if err != nil {
 		return err
 	}
-	if r.Round = o.round; d != nil {
-		r.Server = d.ServerKey
-	}
-	data, err := r.Sign(key)
-	if err != nil {
-		return err
-	}
-	if o.output != "" {
-		if err := atomicfile.WritePrivate(o.output, data); err != nil {
-			return err
-		}
-	}
+	r := sc.made
 	if o.asJSON {
 		_, err = out.Write(data)
 	} else {
@@ -158,8 +175,9 @@ func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out, l
 	return err
 }
 
-// score scores the images and returns the counts that may leave.
-func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log io.Writer) (*tally.Report, error) {
+// score scores the images, each of which it passes on as well.
+func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log io.Writer,
+	also func([]classify.Prediction)) (*classify.Scores, error) {
 	e, err := pure.New(engine.Options{Threads: o.threads})
 	if err != nil {
 		return nil, refused("evaluate", err)
@@ -180,14 +198,14 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 	if err != nil {
 		return nil, refused("evaluate", err)
 	}
-	if err := o.add(ctx, c, scores.Add, path, log); err != nil {
+	each := func(ps []classify.Prediction) error {
+		also(ps)
+		return scores.Add(ps)
+	}
+	if err := o.add(ctx, c, each, path, log); err != nil {
 		return nil, refused("evaluate", err)
 	}
-	r, err := scores.Report(o.least, o.epsilon, o.delta)
-	if err != nil {
-		return nil, refused("evaluate", err)
-	}
-	return r, nil
+	return scores, nil
 }
 
 // add scores the images, or the feature rows (.npy), of a path.

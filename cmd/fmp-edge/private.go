@@ -64,8 +64,7 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 	return privateFlags{
 		budget:     b,
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
-		ledger: f.String("ledger", "", "file of what private rounds spent on each image (default: fmp/spent.jsonl in the user's folder "+
-			"for configuration)"),
+		ledger: f.String("ledger", "", ledgerHelp),
 		redraw: f.Bool("redraw", false, "draw the noise of a private upload that was made before a second time, and spend its budget a "+
 			"second time"),
 		reply: f.Duration("reply-after", replyAfter, "fixed time from the start of the work to a private upload, or to the error in its "+
@@ -76,8 +75,11 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 // replyAfter is the time to a private reply where its owner states none; tests do not wait.
 var replyAfter = client.DefaultReply
 
-const maxEpsilonHelp = "largest epsilon that private rounds may spend on any image in all, this one and those of the ledger together; 0 " +
-	"is any"
+const maxEpsilonHelp = "largest epsilon that private rounds and reports with noise may spend on any image in all, this one and those of " +
+	"the ledger together; 0 is any"
+
+const ledgerHelp = "file of what private rounds and reports with noise spent on each image (default: fmp/spent.jsonl in the user's " +
+	"folder for configuration)"
 
 // fits returns an error where a private round's flags are missing, or given with a graph of another round: an upload that is taken for a
 // private one is the worst that can happen.
@@ -149,12 +151,9 @@ type answer struct {
 // sums averages out.
 func (c *compressing) answer(ctx context.Context, cl *client.Client, source string, stdout, log io.Writer) (client.Answer, error) {
 	b, f := *c.private.budget, cl.Manifest
-	path := *c.private.ledger
-	if path == "" {
-		var err error
-		if path, err = client.DefaultFile("spent.jsonl", "--ledger"); err != nil {
-			return nil, err
-		}
+	ledger, err := ledgerOf(*c.private.ledger)
+	if err != nil {
+		return nil, err
 	}
 	src, _, err := c.source(cl, source, log)
 	if err != nil {
@@ -169,7 +168,7 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	if b.Points > 0 && len(im.Labels) > b.Points {
 		return nil, usagef("compress: %d images; the round allows %d of a client: give fewer", len(im.Labels), b.Points)
 	}
-	a := &answer{compressing: c, ledger: privacy.Ledger{Path: path}, stdout: stdout, log: log, released: released{Upload: *c.output,
+	a := &answer{compressing: c, ledger: ledger, stdout: stdout, log: log, released: released{Upload: *c.output,
 		Client: *c.client, Round: *c.round, Model: f.Digest, Classes: f.C, Coordinates: f.K, Budget: b}}
 	if b.Noise == privacy.Local {
 		a.Noise = b.NoiseSteps(f.C)

@@ -31,7 +31,7 @@ func TestCrossSite(t *testing.T) {
 		reports = append(reports, "--pool", f.path(name+".json"))
 		noise := []string{"--least", "2"}
 		if i == 2 {
-			noise = []string{"--epsilon", "4"}
+			noise = []string{"--epsilon", "4", "--ledger", f.path("spent.jsonl")}
 		}
 		code, out := f.edge(append([]string{"evaluate", "--model", classifier, "--key", f.path("keys/" + name + ".key"), "--report-to",
 			"http://" + f.address, "--output", f.path(name + ".json"), filepath.Join(images, "test")}, noise...)...)

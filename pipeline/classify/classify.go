@@ -4,8 +4,11 @@ package classify
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"fmp/featurize/imagefile"
@@ -245,7 +248,8 @@ func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int, 
 		to := min(from+c.Batch, n)
 		items := make([]imagefile.Item, to-from)
 		for i := range items {
-			items[i] = imagefile.Item{Name: fmt.Sprint(from + i), Label: imagefile.Unlabelled}
+			row := x[(from+i)*dx : (from+i+1)*dx]
+			items[i] = imagefile.Item{Name: fmt.Sprint(from + i), Label: imagefile.Unlabelled, Digest: rowDigest(row)}
 			if labels != nil {
 				items[i].Label = labels[from+i]
 			}
@@ -255,6 +259,15 @@ func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int, 
 		}
 	}
 	return nil
+}
+
+// rowDigest is the sha256 of a feature row, in place of that of an image.
+func rowDigest(row []float32) [sha256.Size]byte {
+	data := make([]byte, 0, 4*len(row))
+	for _, v := range row {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+	}
+	return sha256.Sum256(data)
 }
 
 func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, do func([]Prediction) error) error {

@@ -17,7 +17,7 @@ import (
 // maxLedger bounds a ledger: a thousand releases of a thousand images have 34 MB.
 const maxLedger = 256 << 20
 
-// Spending is one release of a client, a line of its [Ledger].
+// Spending is one release of a client, an upload or a report of counts, a line of its [Ledger].
 type Spending struct {
 	Time   time.Time `json:"time"`
 	Client string    `json:"client"` // its name
@@ -28,6 +28,8 @@ type Spending struct {
 	Classes int    `json:"classes"`
 	K       int    `json:"coordinates"`
 	Noise   uint64 `json:"noise_steps"`
+	// Counts says that it is a report of counts of an evaluation (package tally), whose classifier Graph is.
+	Counts bool `json:"counts,omitempty"`
 	// Content is the sha256 of the images with their labels, Images the beginnings of the images' own, sorted; an image that is there twice is
 	// listed twice.
 	Content string   `json:"content"`
@@ -65,7 +67,8 @@ func NewSpending(b Budget, classes, k int, digests [][sha256.Size]byte, labels [
 // same reports whether two releases answer the same question about the same images, so that the second draw of noise would let both be
 // averaged.
 func (s Spending) same(o Spending) bool {
-	return s.Client == o.Client && s.Round == o.Round && s.Graph == o.Graph && s.Budget == o.Budget && s.Content == o.Content
+	return s.Client == o.Client && s.Round == o.Round && s.Counts == o.Counts && s.Graph == o.Graph && s.Budget == o.Budget &&
+		s.Content == o.Content
 }
 
 // change returns the norm, in steps, by which one unit can change a release: an image that is in it count times, or a whole client.
@@ -82,6 +85,14 @@ func (s Spending) change(unit, relation string, count int) float64 {
 		return min(float64(count)*one+2*math.Sqrt(float64(s.Classes*(s.K+1))), 2*norm)
 	}
 	return float64(count) * one
+}
+
+// ratio is the change over the noise.
+func (s Spending) ratio(unit, relation string, count int) float64 {
+	if s.Counts {
+		return s.countsRatio(unit, relation, count)
+	}
+	return s.change(unit, relation, count) / float64(max(s.Noise, 1))
 }
 
 // Total returns the epsilon, at the delta of next and for its unit and relation, that the releases before it and next have spent together
@@ -109,7 +120,7 @@ func Total(past []Spending, next Spending) (epsilon float64, count int) {
 				continue
 			}
 			shares = true
-			spent[im] += math.Pow(s.change(unit, relation, n)/float64(max(s.Noise, 1)), 2)
+			spent[im] += math.Pow(s.ratio(unit, relation, n), 2)
 		}
 		if shares {
 			count++
@@ -226,11 +237,15 @@ func parseLedger(lines []byte) ([]Spending, error) {
 		if err := json.Unmarshal(line, &s); err != nil {
 			return nil, fmt.Errorf("line %d: %w; what was spent cannot be told: restore the file, or give another with --ledger", i+1, err)
 		}
-		if err := s.Budget.Check(); err != nil || s.Noise < 1 || s.Classes < 1 || s.K < 1 || len(s.Images) > maxPoints {
+		if err := s.Budget.Check(); err != nil || s.Noise < 1 || s.Classes < 1 || s.K < 1 && !s.Counts || len(s.Images) > maxPoints {
 			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); what was spent cannot be told: restore the file, "+
 				"or give another with --ledger", i+1, s.Noise, s.Classes, s.K, err)
 		}
-		if want := s.Budget.NoiseSteps(s.Classes); s.Noise != want {
+		if s.Counts {
+			if err := s.checkCounts(); err != nil {
+				return nil, fmt.Errorf("line %d has %w: it was changed; restore the file, or give another with --ledger", i+1, err)
+			}
+		} else if want := s.Budget.NoiseSteps(s.Classes); s.Noise != want {
 			return nil, fmt.Errorf("line %d has noise_steps %d, and its budget asks for %d: it was changed; restore the file, or give another "+
 				"with --ledger", i+1, s.Noise, want)
 		}

@@ -1,39 +1,15 @@
 package tally
 
 import (
-	"fmt"
 	"io"
-	"math"
 
 	"fmp/pipeline/privacy"
 )
 
-// Bounds on the privacy of a report with noise.
-const (
-	minEpsilon, maxEpsilon = 0.01, 20
-	minDelta, maxDelta     = 1e-12, 0.01
-	// sensitivity is the square of the L2 distance between the counts of two sets of images of which one has one image more: it is in one
-	// count of its class and in one of its bin.
-	sensitivity = 2
-)
-
-// Sigma returns the standard deviation of the noise of each count, a whole number: the discrete Gaussian is rho-zCDP with
-// rho = sensitivity/2 sigma² (Canonne, Kamath and Steinke 2020), and that is (epsilon, delta)-DP with epsilon = rho + 2 sqrt(rho
-// ln(1/delta)) (Bun and Steinke 2016).
-func Sigma(epsilon, delta float64) (uint64, error) {
-	if !(epsilon >= minEpsilon && epsilon <= maxEpsilon && delta >= minDelta && delta <= maxDelta) {
-		return 0, fmt.Errorf("epsilon is %v and delta %v; allowed are %v to %v and %v to %v", epsilon, delta, minEpsilon, maxEpsilon,
-			minDelta, maxDelta)
-	}
-	l := math.Log(1 / delta)
-	root := math.Sqrt(l+epsilon) - math.Sqrt(l) // of rho
-	return uint64(math.Ceil(math.Sqrt(sensitivity/2) / root)), nil
-}
-
 // Noisy returns all counts with noise, which protects each image whatever else is known: nothing is merged or left out, and means,
 // which noise does not protect, are not told. Negative counts stay, so that sums over sites are right on average.
 func (m *Images) Noisy(epsilon, delta float64, random io.Reader) (*Report, error) {
-	sigma, err := Sigma(epsilon, delta)
+	sigma, err := privacy.CountsNoise(epsilon, delta)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"math"
 
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/privacy"
 )
 
 const (
@@ -128,7 +129,7 @@ func (r *Report) check() error {
 // checkBound checks the bound on counts, or the noise.
 func (r *Report) checkBound() error {
 	if r.Sigma > 0 {
-		if want, err := Sigma(r.Epsilon, r.Delta); err != nil || want != r.Sigma || r.Least != 0 || len(r.Groups) != r.Classes {
+		if want, err := privacy.CountsNoise(r.Epsilon, r.Delta); err != nil || want != r.Sigma || r.Least != 0 || len(r.Groups) != r.Classes {
 			return fmt.Errorf("noise of sigma %d for epsilon %v and delta %v, a bound of %d and %d groups: %w", r.Sigma, r.Epsilon, r.Delta,
 				r.Least, len(r.Groups), err)
 		}

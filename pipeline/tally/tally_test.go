@@ -128,30 +128,6 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// TestSigma: the noise is that of the stated formulas, and no smaller whole number would do.
-func TestSigma(t *testing.T) {
-	for _, epsilon := range []float64{0.01, 0.1, 1, 4, 20} {
-		for _, delta := range []float64{1e-12, 1e-5, 0.01} {
-			s, err := Sigma(epsilon, delta)
-			if err != nil {
-				t.Fatal(err)
-			}
-			of := func(sigma float64) float64 {
-				rho := 2 / (2 * sigma * sigma)
-				return rho + 2*math.Sqrt(rho*math.Log(1/delta))
-			}
-			if of(float64(s)) > epsilon || s > 1 && of(float64(s-1)) <= epsilon {
-				t.Errorf("epsilon %v, delta %v: sigma %d gives %v", epsilon, delta, s, of(float64(s)))
-			}
-		}
-	}
-	for _, bad := range [][2]float64{{0, 1e-5}, {21, 1e-5}, {1, 0}, {1, 0.5}, {math.NaN(), 1e-5}, {1, math.NaN()}} {
-		if _, err := Sigma(bad[0], bad[1]); err == nil {
-			t.Errorf("epsilon %v and delta %v are taken", bad[0], bad[1])
-		}
-	}
-}
-
 // TestNoisy: noise is on every count, also of classes without images, and right on average; one image more changes two counts by one.
 func TestNoisy(t *testing.T) {
 	m := drawn(3, 2000, 4, true)

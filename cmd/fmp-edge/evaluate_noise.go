@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"fmp/models"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/privacy"
+	"fmp/pipeline/tally"
+)
+
+// scored is the report of a site on its way out.
+type scored struct {
+	*scoring
+	key    *identity.Key
+	server string // its public key, where the report is sent
+	log    io.Writer
+
+	digests [][sha256.Size]byte
+	labels  []int
+	made    *tally.Report
+}
+
+// report scores the images and returns the signed report, which it writes where that is asked for. Noise is spent before.
+func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]byte, error) {
+	scores, err := s.score(ctx, f, path, s.log, func(ps []classify.Prediction) {
+		for i := range ps {
+			s.digests, s.labels = append(s.digests, ps[i].Digest), append(s.labels, ps[i].Label)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.made, err = scores.Report(s.least, s.epsilon, s.delta); err != nil {
+		return nil, refused("evaluate", err)
+	}
+	s.made.Round, s.made.Server = s.round, s.server
+	if s.epsilon > 0 && s.output != "" {
+		return s.spent()
+	}
+	data, err := s.made.Sign(s.key)
+	if err == nil && s.output != "" {
+		err = atomicfile.WritePrivate(s.output, data)
+	}
+	return data, err
+}
+
+// spent charges a report with noise to the ledger and writes it, unless it was made before: then that one is given, as noise that is drawn
+// again over the same counts averages out.
+func (s *scored) spent() ([]byte, error) {
+	ledger, err := ledgerOf(s.ledger)
+	if err != nil {
+		return nil, err
+	}
+	spending, err := privacy.NewCountsSpending(s.epsilon, s.delta, s.made.Classes, s.digests, s.labels)
+	if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	spending.Time, spending.Client, spending.Round, spending.Graph = time.Now().UTC(), s.key.Name, s.round, s.made.Classifier
+	kept, err := ledger.Find(spending)
+	if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	if kept != nil && !s.redraw {
+		return s.again(kept)
+	}
+	if err := s.free(); err != nil {
+		return nil, err
+	}
+	data, err := s.made.Sign(s.key)
+	if err != nil {
+		return nil, err
+	}
+	output, err := filepath.Abs(s.output)
+	if err != nil {
+		return nil, err
+	}
+	spending.Files = []privacy.Written{{Path: output, Sha256: models.DigestBytes(data)}}
+	total, earlier, err := ledger.Spend(spending, s.maxEpsilon, s.redraw)
+	if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	if earlier > 0 {
+		fmt.Fprintf(s.log, "fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n", earlier, total,
+			ledger.Path)
+	}
+	return data, atomicfile.WritePrivate(output, data)
+}
+
+// free returns an error where another report with noise stands in the new one's place: it may be the only copy of a report that was paid
+// for.
+func (s *scored) free() error {
+	var there tally.Report
+	if data, err := regularfile.ReadOutput(s.output, tally.MaxBytes); err != nil || s.redraw || json.Unmarshal(data, &there) != nil ||
+		there.Sigma == 0 {
+		return nil
+	}
+	return usagef("evaluate: %s is a report with noise already, of other images, another round or another budget: give another file with "+
+		"--output, or move it away", s.output)
+}
+
+// again gives the counts of before, for the server of now.
+func (s *scored) again(kept *privacy.Spending) ([]byte, error) {
+	gone := func() ([]byte, error) {
+		return nil, usagef("evaluate: the report with noise about these images was made on %s, and it is not there any more as it was (%v): "+
+			"noise that is drawn again spends epsilon %g again; bring the file back, or give --redraw", kept.Time.Format(time.RFC3339),
+			kept.Files, kept.Budget.Epsilon)
+	}
+	if len(kept.Files) != 1 {
+		return gone()
+	}
+	data, err := regularfile.ReadOutput(kept.Files[0].Path, tally.MaxBytes)
+	if err != nil || models.DigestBytes(data) != kept.Files[0].Sha256 {
+		return gone()
+	}
+	names := s.made.Names
+	s.made = &tally.Report{}
+	if err := json.Unmarshal(data, s.made); err != nil {
+		return gone()
+	}
+	fmt.Fprintf(s.log, "fmp-edge: the report with noise about these images was made on %s; it is given again, and nothing is spent\n",
+		kept.Time.Format(time.RFC3339))
+	s.made.Server, s.made.Names = s.server, names
+	if data, err = s.made.Sign(s.key); err != nil {
+		return nil, err
+	}
+	if output, err := filepath.Abs(s.output); err != nil || output == kept.Files[0].Path { // stays as the ledger knows it
+		return data, err
+	}
+	return data, atomicfile.WritePrivate(s.output, data)
+}
+
+// ledgerOf returns the ledger at a path, or the default one.
+func ledgerOf(path string) (l privacy.Ledger, err error) {
+	if path == "" {
+		path, err = client.DefaultFile("spent.jsonl", "--ledger")
+	}
+	return privacy.Ledger{Path: path}, err
+}
