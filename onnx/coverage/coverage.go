@@ -92,7 +92,7 @@ var missing = []struct {
 	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear", "quantised values: differentiate the model before it is quantised"},
 	{Gradient, "Scatter", "grad upgrades it to ScatterElements first, which has one"},
 	{Gradient, "NonMaxSuppression Unique", "its result is a choice or an order of its inputs, and a loss does not pass through it"},
-	{Gradient, "BitCast CumProd Det ImageDecoder MaxRoiPool MaxUnpool TensorScatter", "no rule yet; grad names the node"},
+	{Gradient, "BitCast ImageDecoder MaxRoiPool", "no rule yet; grad names the node"},
 }
 
 // Cell describes an operator's part for a table: the operator sets of a kernel, "yes", "zero" for a gradient that is

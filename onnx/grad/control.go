@@ -93,7 +93,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried, skip 
 		return nil, err
 	}
 	maps.Copy(c.taken, inner.taken)
-	inner.taken, inner.next = c.taken, c.next
+	inner.taken, inner.next, inner.twice = c.taken, c.next, c.twice
 	s.emitter, s.nodes = inner, s.graph.Nodes
 	s.cot = cotangents{e: inner, of: map[string]string{}}
 	// The graph within does not state the types of its inputs.

@@ -22,6 +22,7 @@ type emitter struct {
 	made      map[string][]string     // key of an expression -> its outputs
 	kinds     map[string]onnx.DType   // element types of emitted values
 	next      map[string]int
+	twice     bool            // the graph is to be differentiated again, for other values than cotangents
 	shapes    map[string]bool // emitted values that are shapes, without a -1 among their sizes
 }
 

@@ -99,14 +99,78 @@ func ExampleBuild_loss() {
 
 // An operator without a rule is named, with a node that uses it, before anything is built.
 func ExampleSupports() {
-	b := build.New("spectrum")
-	x := b.Input("x", onnx.Float32, "batch", 3)
-	b.Output("y", b.Op("Det", []build.Ref{b.Reshape(b.MatMul(x, b.Param("w", onnx.ZerosF32(3, 4))), -1, 2, 2)}))
+	b := build.New("regions")
+	x := b.Input("x", onnx.Float32, 1, 3, 8, 8)
+	b.Output("y", b.Op("MaxRoiPool", []build.Ref{b.Exp(x), b.Const(onnx.ZerosF32(1, 5))}, onnx.IntsAttr("pooled_shape", 2, 2)))
 	m, err := b.Model()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(grad.Supports(m))
-	// Output: node "det": no differentiation rule for operator Det; differentiate for values after it, or replace it in the model
+	// Output: node "maxroipool": no differentiation rule for operator MaxRoiPool; differentiate for values after it, or replace it in the model
+}
+
+// rosenbrock is (1 - x0)² + 100 (x1 - x0²)².
+func rosenbrock() (*onnx.Model, error) {
+	b := build.New("rosenbrock")
+	x := b.Input("x", onnx.Float32, 2)
+	x0, x1 := b.Slice(x, 0, 0, 1), b.Slice(x, 0, 1, 2)
+	p, q := b.Sub(b.F32(1), x0), b.Sub(x1, b.Mul(x0, x0))
+	b.Output("y", b.Add(b.Mul(p, p), b.Mul(b.F32(100), b.Mul(q, q))))
+	return b.Model()
+}
+
+// show runs a model on the pure Go engine and prints one output.
+func show(m *onnx.Model, output string, feeds map[string]*onnx.Tensor) {
+	eng, err := pure.New(engine.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer eng.Close()
+	s, err := eng.Load(m)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+	out, err := engine.Eval(s, feeds)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(output, out[output].F32())
+}
+
+// How y changes where x moves in a direction.
+func ExampleJVP() {
+	m, err := rosenbrock()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	j, err := grad.JVP(m, grad.Options{WRT: []string{"x"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	show(j, "jvp_y", map[string]*onnx.Tensor{"x": onnx.Vector[float32](2, 1), "vector_x": onnx.Vector[float32](1, 0)})
+	// Output: jvp_y [2402]
+}
+
+// How the gradient changes where x moves in a direction: a column of the Hessian.
+func ExampleHVP() {
+	m, err := rosenbrock()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h, err := grad.HVP(m, grad.Options{WRT: []string{"x"}, UnitCotangent: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	show(h, "hvp_x", map[string]*onnx.Tensor{"x": onnx.Vector[float32](2, 1), "vector_x": onnx.Vector[float32](1, 0)})
+	// Output: hvp_x [4402 -800]
 }

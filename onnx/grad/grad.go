@@ -109,17 +109,38 @@ func prepare(m *onnx.Model) (*onnx.Model, error) {
 }
 
 func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
-	e, err := newEmitter(m)
-	if err != nil {
+	if err := reverse(m, opt, naming{seed: before(opt.Prefix), result: before(opt.Prefix)}); err != nil {
 		return nil, err
 	}
+	return finish(m)
+}
+
+// naming says how the cotangents of outputs, and of values that are differentiated for, are called.
+type naming struct {
+	seed, result func(name string) string
+	free         bool // seeds are zeros in the graph, in place of inputs
+	again        bool // the graph is differentiated once more, for other values than seeds
+}
+
+// before puts a prefix before a name.
+func before(prefix string) func(string) string {
+	return func(name string) string { return prefix + name }
+}
+
+// reverse adds the nodes of the gradient to m, and makes it m's output.
+func reverse(m *onnx.Model, opt Options, names naming) error {
+	e, err := newEmitter(m)
+	if err != nil {
+		return err
+	}
+	e.twice = names.again
 	g := m.Graph
 	ys, err := outputsOf(e, g, opt.Outputs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := checkWRT(e, g, opt.WRT); err != nil {
-		return nil, err
+		return err
 	}
 	active := activeValues(e, g.Nodes, opt.WRT)
 	e.active = active
@@ -127,24 +148,13 @@ func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	primalNodes := g.Nodes
 	g.Nodes = append([]*onnx.Node{}, primalNodes...)
 	cot := cotangents{e: e, of: map[string]string{}}
-	var seeds []onnx.ValueInfo
-	for _, y := range ys {
-		var s string
-		if opt.UnitCotangent {
-			s = e.filled(y.Name, 1)
-		} else {
-			s = opt.Prefix + y.Name
-			if !e.claim(s) {
-				return nil, fmt.Errorf("the model has a value %q already; choose another prefix", s)
-			}
-			seeds = append(seeds, onnx.ValueInfo{Name: s, DType: y.DType, Shape: y.Shape})
-			e.info[s] = onnx.ValueInfo{Name: s, DType: y.DType, Shape: y.Shape}
-		}
-		cot.add(y.Name, s)
+	seeds, err := e.seeds(ys, opt.UnitCotangent, names, &cot)
+	if err != nil {
+		return err
 	}
 	for _, w := range opt.WRT {
-		if !e.claim(opt.Prefix + w) {
-			return nil, fmt.Errorf("the model has a value %q already; choose another prefix", opt.Prefix+w)
+		if !e.claim(names.result(w)) {
+			return fmt.Errorf("the model has a value %q already; choose another prefix", names.result(w))
 		}
 	}
 
@@ -152,13 +162,13 @@ func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	for i := len(primalNodes) - 1; i >= 0; i-- {
 		n := primalNodes[i]
 		if err := pullBack(e, n, active, &cot); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
 	var outputs []onnx.ValueInfo
 	for _, w := range opt.WRT {
-		name := opt.Prefix + w
+		name := names.result(w)
 		v := cot.of[w]
 		if v == "" {
 			v = e.filled(w, 0)
@@ -173,15 +183,50 @@ func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	g.Outputs = outputs
 	g.Inputs = append(g.Inputs, seeds...)
 	if opt.ParamsAsInputs {
-		for _, w := range opt.WRT {
-			if t, ok := g.Initializers[w]; ok {
-				delete(g.Initializers, w)
-				g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: w, DType: t.DType, Shape: knownShape(t.Shape)})
-			}
+		freeParameters(g, opt.WRT)
+	}
+	return nil
+}
+
+// freeParameters turns initializers into inputs.
+func freeParameters(g *onnx.Graph, names []string) {
+	for _, w := range names {
+		if t, ok := g.Initializers[w]; ok {
+			delete(g.Initializers, w)
+			g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: w, DType: t.DType, Shape: knownShape(t.Shape)})
 		}
 	}
-	g.Values = nil
-	pass.RemoveUnused(g)
+}
+
+// seeds gives the outputs their cotangents, and returns those that are inputs.
+func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming, cot *cotangents) ([]onnx.ValueInfo, error) {
+	var inputs []onnx.ValueInfo
+	for _, y := range ys {
+		s := ""
+		if unit {
+			s = e.filled(y.Name, 1)
+		} else {
+			s = names.seed(y.Name)
+			if !e.claim(s) {
+				return nil, fmt.Errorf("the model has a value %q already; choose another prefix", s)
+			}
+			e.info[s] = onnx.ValueInfo{Name: s, DType: y.DType, Shape: y.Shape}
+			if names.free {
+				zero := e.filled(y.Name, 0)
+				e.graph.Nodes = append(e.graph.Nodes, &onnx.Node{Name: s, Op: "Identity", Inputs: []string{zero}, Outputs: []string{s}})
+			} else {
+				inputs = append(inputs, e.info[s])
+			}
+		}
+		cot.add(y.Name, s)
+	}
+	return inputs, nil
+}
+
+// finish drops what the outputs do not need, and checks the result.
+func finish(m *onnx.Model) (*onnx.Model, error) {
+	m.Graph.Values = nil
+	pass.RemoveUnused(m.Graph)
 	if err := pass.Simplify(m); err != nil {
 		return nil, fmt.Errorf("the gradient graph: %w", err)
 	}

@@ -223,6 +223,9 @@ func vjpScatter(c *call) ([]string, error) {
 		each := c.div(g, scatter(mine, theirs, "add"))
 		return []string{c.mul(mine, each), "", c.mul(theirs, read(each))}, nil
 	case "mul":
+		if c.twice {
+			return nil, errTwice
+		}
 		none := equal(updates, c.num(0, updates))
 		factors := c.add(updates, none) // 1 in place of 0
 		zeros := scatter(c.filled(x, 0), none, "add")

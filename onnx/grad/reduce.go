@@ -113,6 +113,9 @@ func vjpReduce(c *call) ([]string, error) {
 	case "ReduceSumSquare":
 		gx = c.mul(g, c.scale(x, 2, x))
 	case "ReduceProd":
+		if c.twice {
+			return nil, errTwice
+		}
 		gx = c.vjpProd(x, g, r)
 	default:
 		return nil, fmt.Errorf("no rule")

@@ -1,6 +1,8 @@
 package grad
 
 import (
+	"errors"
+
 	"fmp/onnx"
 	"fmp/onnx/op"
 )
@@ -61,6 +63,9 @@ func (c *call) ensureOutput(i int, info onnx.ValueInfo) string {
 	}
 	return c.node.Outputs[i]
 }
+
+// errTwice refuses a rule whose graph tells zeros apart, and so has no derivative of its own at them.
+var errTwice = errors.New("its gradient is not differentiated again, since it goes by which elements are 0")
 
 // rules is the registry: operator of the standard set to its vector-Jacobian product.
 var rules = map[string]rule{}

@@ -3,6 +3,7 @@ package grad
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -299,6 +300,40 @@ var ruleCases = []ruleCase{
 	{op: "CenterCropPad", opset: 18, in: []arg{normal(4, 3, 5), indices(2, 6, 5)}},
 	{op: "CenterCropPad", note: "axes, odd", opset: 18, in: []arg{normal(2, 5, 4), indices(7, 2)}, attrs: []onnx.Attr{ints("axes", -1, 1)}},
 	{op: "CenterCropPad", note: "cut, odd", opset: 18, in: []arg{normal(6, 5), indices(3, 2)}},
+	{op: "Det", in: []arg{normal(2, 3, 3)}, static: true},
+	{op: "Det", note: "singular", in: []arg{fixedValues([]int{2, 2}, 1, 2, 2, 4)}, static: true},
+	{op: "Det", note: "of one row", in: []arg{normal(3, 1, 1)}, static: true},
+	{op: "MaxUnpool", in: []arg{normal(1, 1, 2, 2), grid([]int{1, 1, 2, 2}, 5, 2, 8, 15)},
+		attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
+	{op: "MaxUnpool", note: "of a size", in: []arg{normal(1, 1, 2, 2), grid([]int{1, 1, 2, 2}, 0, 3, 5, 8), indices(1, 1, 3, 3)},
+		attrs: []onnx.Attr{ints("kernel_shape", 2, 2)}},
+	{op: "TensorScatter", opset: 24, in: []arg{normal(2, 5, 3), normal(2, 2, 3), indices(1, 3)}},
+	{op: "TensorScatter", note: "from the first", opset: 24, in: []arg{normal(2, 2, 5), normal(2, 2, 3)}, attrs: []onnx.Attr{attr("axis", 2)}},
+	{op: "TensorScatter", note: "circular", opset: 24, in: []arg{normal(2, 5, 3), normal(2, 2, 3), indices(4, 3)},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "circular")}},
+	{op: "CumProd", opset: 26, in: []arg{away(3, 4), constant(onnx.Scalar[int64](1))}},
+	{op: "CumProd", note: "zeros", opset: 26, in: []arg{fixedValues([]int{4}, 2, 0, .5, 3), constant(onnx.Scalar[int64](0))}},
+	{op: "CumProd", note: "exclusive", opset: 26, in: []arg{away(4, 3), constant(onnx.Scalar[int64](-2))}, attrs: []onnx.Attr{attr("exclusive", 1)}},
+	{op: "CumProd", note: "reverse", opset: 26, in: []arg{away(2, 4, 2), constant(onnx.Scalar[int64](1))}, attrs: []onnx.Attr{attr("reverse", 1)}},
+	{op: "CumProd", note: "both", opset: 26, in: []arg{away(2, 4), constant(onnx.Scalar[int64](1))},
+		attrs: []onnx.Attr{attr("reverse", 1), attr("exclusive", 1)}},
+	{op: "AffineGrid", opset: 20, in: []arg{normal(2, 2, 3), indices(2, 3, 4, 5)}},
+	{op: "AffineGrid", note: "volumes, corners aligned", opset: 20, in: []arg{normal(2, 3, 4), indices(2, 3, 2, 3, 2)},
+		attrs: []onnx.Attr{attr("align_corners", 1)}},
+	{op: "LinearAttention", opset: 27, in: []arg{normal(2, 3, 8), normal(2, 3, 4), normal(2, 3, 6)},
+		attrs: []onnx.Attr{attr("q_num_heads", 4), attr("kv_num_heads", 2), onnx.StrAttr("update_rule", "linear")}, outputs: 2},
+	{op: "LinearAttention", note: "gated", opset: 27, in: []arg{normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 6), normal(2, 2, 2, 3),
+		uniform(-1, 0, 2, 3, 4)},
+		attrs: []onnx.Attr{attr("q_num_heads", 2), attr("kv_num_heads", 2), onnx.StrAttr("update_rule", "gated")}, outputs: 2},
+	{op: "LinearAttention", note: "delta", opset: 27, in: []arg{normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 6), absent, absent,
+		uniform(0, 1, 2, 3, 1)},
+		attrs: []onnx.Attr{attr("q_num_heads", 2), attr("kv_num_heads", 2), onnx.StrAttr("update_rule", "delta"), onnx.FloatAttr("scale", .3)}},
+	{op: "LinearAttention", note: "gated delta", opset: 27, in: []arg{normal(1, 3, 4), normal(1, 3, 4), normal(1, 3, 6), absent,
+		uniform(-1, 0, 1, 3, 2), uniform(0, 1, 1, 3, 2)},
+		attrs: []onnx.Attr{attr("q_num_heads", 2), attr("kv_num_heads", 2)}, outputs: 2},
+	{op: "RoiAlign", note: "maximum", in: []arg{spaced(2, 2, 6, 7),
+		constant(onnx.NewTensor([]float32{.3, .2, 5.1, 4.7, 1.1, .9, 6.2, 5.3}, 2, 4)), indices(1, 0)},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "max"), attr("output_height", 2), attr("output_width", 2), attr("sampling_ratio", 2)}, opset: 16},
 	{op: "Compress", in: []arg{normal(3, 4), constant(onnx.Vector(true, false, true, true, false, true, true))}},
 	{op: "Compress", note: "along an axis", in: []arg{normal(2, 4, 3), constant(onnx.Vector(false, true, true))},
 		attrs: []onnx.Attr{attr("axis", -2)}},
@@ -559,6 +594,10 @@ func TestRulesAgainstCentralDifferences(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				m, feeds, wrt := k.model(symbolic, 7)
 				checkGradient(t, eng, m, feeds, wrt)
+				if !symbolic {
+					checkForward(t, eng, m, feeds, wrt)
+					checkCurvature(t, eng, m, feeds, wrt)
+				}
 			})
 		}
 	}
@@ -668,17 +707,164 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[str
 	}
 }
 
+// inputsOf draws the inputs of a derivative's graph that are none of the model's, between -1 and 1.
+func inputsOf(m *onnx.Model, feeds map[string]*onnx.Tensor, like func(name string) *onnx.Tensor) map[string]*onnx.Tensor {
+	r := rand.New(rand.NewPCG(5, 6))
+	all := maps.Clone(feeds)
+	for _, v := range m.Graph.Inputs {
+		if all[v.Name] != nil {
+			continue
+		}
+		x := like(v.Name).Clone()
+		for i := range x.Len() {
+			draw := 2*r.Float64() - 1
+			switch d := x.Data.(type) {
+			case []float32:
+				d[i] = float32(draw)
+			case []float64:
+				d[i] = draw
+			}
+		}
+		all[v.Name] = x
+	}
+	return all
+}
+
+func dot(a, b *onnx.Tensor) float64 {
+	s := 0.0
+	for i := range a.Len() {
+		s += a.At(i) * b.At(i)
+	}
+	return s
+}
+
+func valueOf(m *onnx.Model, feeds map[string]*onnx.Tensor, name string) *onnx.Tensor {
+	if t := feeds[name]; t != nil {
+		return t
+	}
+	return m.Graph.Initializers[name]
+}
+
+// checkForward: ⟨ȳ, J v⟩ = ⟨Jᵀȳ, v⟩ for random cotangents ȳ and vectors v.
+func checkForward(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, wrt []string) {
+	t.Helper()
+	jm, err := JVP(m, Options{WRT: wrt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vectors := inputsOf(jm, feeds, func(n string) *onnx.Tensor { return valueOf(m, feeds, strings.TrimPrefix(n, "vector_")) })
+	forward, err := engine.Eval(load(t, eng, jm), vectors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gm, err := Build(m, Options{WRT: wrt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cotangents := inputsOf(gm, feeds, func(n string) *onnx.Tensor { return forward["jvp_"+strings.TrimPrefix(n, "grad_")] })
+	back, err := engine.Eval(load(t, eng, gm), cotangents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, right, scale := 0.0, 0.0, 1.0
+	for name, y := range forward {
+		if c := cotangents["grad_"+strings.TrimPrefix(name, "jvp_")]; c != nil {
+			left += dot(c, y)
+			scale += math.Sqrt(dot(c, c) * dot(y, y))
+		}
+	}
+	for _, w := range wrt {
+		right += dot(back["grad_"+w], vectors["vector_"+w])
+	}
+	if !(math.Abs(left-right) <= 1e-4*scale) {
+		t.Errorf("forward mode gives %g and reverse mode %g", left, right)
+	}
+}
+
+// checkCurvature compares Hessian-vector products with central differences of gradients.
+func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, wrt []string) {
+	t.Helper()
+	hm, err := HVP(m, Options{WRT: wrt, ParamsAsInputs: true})
+	if op := m.Graph.Nodes[0].Op; errors.Is(err, errTwice) && (op == "ReduceProd" || strings.HasPrefix(op, "Scatter")) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	gm, err := Build(m, Options{WRT: wrt, ParamsAsInputs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := maps.Clone(feeds)
+	for _, w := range wrt {
+		full[w] = valueOf(m, feeds, w)
+	}
+	first, err := Build(m, Options{WRT: wrt, UnitCotangent: true, KeepOutputs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	primal, err := engine.Eval(load(t, eng, first), feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := inputsOf(hm, full, func(n string) *onnx.Tensor {
+		if w, ok := strings.CutPrefix(n, "vector_"); ok {
+			return full[w]
+		}
+		return primal[strings.TrimPrefix(n, "grad_")]
+	})
+	given := func(m *onnx.Model, all map[string]*onnx.Tensor) map[string]*onnx.Tensor {
+		some := map[string]*onnx.Tensor{}
+		for _, v := range m.Graph.Inputs {
+			some[v.Name] = all[v.Name]
+		}
+		return some
+	}
+	got, err := engine.Eval(load(t, eng, hm), given(hm, all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gradient := load(t, eng, gm)
+	const h = 0.01
+	at := func(step float32) map[string]*onnx.Tensor {
+		moved := maps.Clone(all)
+		for _, w := range wrt {
+			x := all[w].Clone()
+			for i := range x.F32() {
+				x.F32()[i] += step * all["vector_"+w].F32()[i]
+			}
+			moved[w] = x
+		}
+		out, err := engine.Eval(gradient, given(gm, moved))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	up, down, up2, down2 := at(h), at(-h), at(2*h), at(-2*h)
+	for _, w := range wrt {
+		key, g := "grad_"+w, got["hvp_"+w]
+		for i := range g.Len() {
+			want := (8*(up[key].At(i)-down[key].At(i)) - (up2[key].At(i) - down2[key].At(i))) / (12 * h)
+			if !(math.Abs(g.At(i)-want) <= 5e-3*(1+math.Abs(want))) {
+				t.Errorf("hvp_%s[%d] is %g, central differences of gradients give %g", w, i, g.At(i), want)
+			}
+		}
+	}
+}
+
 func TestMissingRuleNamesNodeAndOperator(t *testing.T) {
-	g := &onnx.Graph{Name: "det", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(2, 2)}},
-		Outputs:      []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape()}},
-		Nodes:        []*onnx.Node{{Name: "the_node", Op: "Det", Inputs: []string{"x"}, Outputs: []string{"y"}}},
-		Initializers: map[string]*onnx.Tensor{}}
+	g := &onnx.Graph{Name: "pool", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 1, 2, 2)}},
+		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}},
+		Nodes: []*onnx.Node{{Name: "the_node", Op: "MaxRoiPool", Inputs: []string{"x", "rois"}, Outputs: []string{"y"},
+			Attrs: []onnx.Attr{ints("pooled_shape", 1, 1)}}},
+		Initializers: map[string]*onnx.Tensor{"rois": onnx.ZerosF32(1, 5)}}
 	m := onnx.NewModel(g)
 	_, err := Build(m, Options{WRT: []string{"x"}})
-	if !errors.Is(err, errNoRule) || !strings.Contains(err.Error(), "the_node") || !strings.Contains(err.Error(), "Det") {
+	if !errors.Is(err, errNoRule) || !strings.Contains(err.Error(), "the_node") || !strings.Contains(err.Error(), "MaxRoiPool") {
 		t.Errorf("error is %v; want one that names node and operator", err)
 	}
-	if err := Supports(m); err == nil || !strings.Contains(err.Error(), "Det") {
+	if err := Supports(m); err == nil || !strings.Contains(err.Error(), "MaxRoiPool") {
 		t.Errorf("Supports says %v", err)
 	}
 }

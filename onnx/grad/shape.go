@@ -213,10 +213,12 @@ func (c *call) resizeAxes() ([]string, error) {
 		n := c.dim(x, a)
 		unit := c.op("EyeLike", []string{c.filledShape(c.vec(n, n), 0, onnx.Float32)})
 		unit = c.unsqueeze(unit, 0, 1)
-		in := []string{unit, "", c.vec(c.constant(onnx.Vector[float32](1, 1)), c.op("Gather", []string{scales, c.ints(i)}),
-			c.constant(onnx.Vector[float32](1)))}
+		in := []string{unit, ""}
 		if bySize {
-			in = []string{unit, "", "", c.vec(c.ints(1, 1), c.op("Gather", []string{c.in(3), c.ints(i)}), n)}
+			in = append(in, "", c.vec(c.ints(1, 1), c.op("Gather", []string{c.in(3), c.ints(i)}), n))
+		} else {
+			one := onnx.Vector[float32](1)
+			in = append(in, c.vec(c.constant(onnx.Vector[float32](1, 1)), c.op("Gather", []string{scales, c.ints(i)}), c.constant(one)))
 		}
 		matrix := c.cast(c.op("Squeeze", []string{c.op("Resize", in, attrs...), c.ints(0, 1)}), c.dtype(x)) // [out, in]
 		to := strings.Replace(letters, letters[a:a+1], "Z", 1)

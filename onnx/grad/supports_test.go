@@ -23,8 +23,8 @@ func TestSupportsAgreesWithBuild(t *testing.T) {
 		}, ""},
 		{"a resize before a refused node", func(b *build.Builder, x build.Ref) build.Ref {
 			x = b.Op("Resize", []build.Ref{x, "", b.Const(onnx.Vector[float32](1, 1, 2, 2))}, onnx.StrAttr("mode", "linear"))
-			return b.Op("Det", []build.Ref{x})
-		}, "Det"},
+			return b.Op("MaxRoiPool", []build.Ref{x, b.Const(onnx.ZerosF32(1, 5))}, onnx.IntsAttr("pooled_shape", 1, 1))
+		}, "MaxRoiPool"},
 		{"scales that are joined from constants", func(b *build.Builder, x build.Ref) build.Ref {
 			scales := b.Concat(0, b.Const(onnx.Vector[float32](1, 1)), b.Mul(b.Const(onnx.Vector[float32](1, 1)), b.F32(2)))
 			return b.Op("Resize", []build.Ref{x, "", scales}, onnx.StrAttr("mode", "nearest"),
