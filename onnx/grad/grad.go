@@ -223,7 +223,7 @@ func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming, cot *cotan
 	return inputs, nil
 }
 
-// finish drops what the outputs do not need, and checks the result.
+// finish drops unused nodes and checks the result.
 func finish(m *onnx.Model) (*onnx.Model, error) {
 	m.Graph.Values = nil
 	pass.RemoveUnused(m.Graph)

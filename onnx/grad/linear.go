@@ -81,7 +81,7 @@ func vjpMaxUnpool(c *call) ([]string, error) {
 	return []string{c.reshapeLike(read, x)}, nil
 }
 
-// vjpTensorScatter: what is overwritten gets nothing, and what is written the cotangent of its place.
+// vjpTensorScatter: nothing passes to positions that are overwritten, and an update gets the cotangents of its places.
 func vjpTensorScatter(c *call) ([]string, error) {
 	cache, update, first, g := c.in(0), c.in(1), c.in(2), c.g()
 	r, err := c.rank(cache)
@@ -152,7 +152,8 @@ func vjpCumProd(c *call) ([]string, error) {
 	if exclusive {
 		next := node("Add", gi, node("Mul", xi, carried))
 		given := value("Identity") // an output is none of the inputs
-		body.Nodes = append(body.Nodes, &onnx.Node{Name: given.Name, Op: "Identity", Inputs: []string{carried.Name}, Outputs: []string{given.Name}})
+		body.Nodes = append(body.Nodes, &onnx.Node{Name: given.Name, Op: "Identity", Inputs: []string{carried.Name},
+			Outputs: []string{given.Name}})
 		body.Outputs = []onnx.ValueInfo{next, given}
 	} else {
 		given := node("Add", gi, carried)
