@@ -99,16 +99,16 @@ func ExampleBuild_loss() {
 
 // An operator without a rule is named, with a node that uses it, before anything is built.
 func ExampleSupports() {
-	b := build.New("regions")
-	x := b.Input("x", onnx.Float32, 1, 3, 8, 8)
-	b.Output("y", b.Op("MaxRoiPool", []build.Ref{b.Exp(x), b.Const(onnx.ZerosF32(1, 5))}, onnx.IntsAttr("pooled_shape", 2, 2)))
+	b := build.New("values")
+	x := b.Input("x", onnx.Float32, "batch", 3)
+	b.Output("y", b.Op("Unique", []build.Ref{b.Exp(x)}))
 	m, err := b.Model()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(grad.Supports(m))
-	// Output: node "maxroipool": no differentiation rule for operator MaxRoiPool; differentiate for values after it, or replace it in the model
+	// Output: node "unique": no differentiation rule for operator Unique; differentiate for values after it, or replace it in the model
 }
 
 // rosenbrock is (1 - x0)² + 100 (x1 - x0²)².
