@@ -12,6 +12,7 @@ func init() {
 	register(vjpMaxUnpool, "MaxUnpool")
 	register(vjpTensorScatter, "TensorScatter")
 	register(vjpCumProd, "CumProd")
+	register(vjpRange, "Range")
 }
 
 // mostDet bounds the rows of a matrix whose determinant is differentiated: its n² minors hold n² (n - 1)² elements.
@@ -107,6 +108,14 @@ func vjpTensorScatter(c *call) ([]string, error) {
 	at = c.op("Expand", []string{at, c.shapeOf(update)})
 	kept := c.op("TensorScatter", in, onnx.IntAttr("axis", axis), onnx.StrAttr("mode", c.attrs.Str("mode")))
 	return []string{kept, c.op("GatherElements", []string{g, at}, onnx.IntAttr("axis", axis))}, nil
+}
+
+// vjpRange: y_i = start + i step, whose number of elements alone follows from the limit.
+func vjpRange(c *call) ([]string, error) {
+	y, g := c.out(0), c.g()
+	zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
+	at := c.cast(c.op("Range", []string{zero, c.un("Size", y), one}), c.dtype(y))
+	return []string{c.sumAll(g), "", c.sumAll(c.mul(g, at))}, nil
 }
 
 // vjpCumProd: x̄_i is the product of the elements before x_i times r_i, where, from the last to the first,

@@ -82,7 +82,7 @@ func IsConstant(op string) bool { return constantRule[op] }
 
 // constantRule lists the operators whose outputs do not vary with their floating-point inputs, or only in jumps.
 var constantRule = map[string]bool{
-	"Constant": true, "ConstantOfShape": true, "Shape": true, "Size": true, "Range": true, "EyeLike": true,
+	"Constant": true, "ConstantOfShape": true, "Shape": true, "Size": true, "EyeLike": true,
 	"Equal": true, "Greater": true, "GreaterOrEqual": true, "Less": true, "LessOrEqual": true,
 	"And": true, "Or": true, "Xor": true, "Not": true, "IsNaN": true, "IsInf": true,
 	"ArgMax": true, "ArgMin": true, "NonZero": true, "OneHot": true, "Hardmax": true,

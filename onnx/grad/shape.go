@@ -1,6 +1,7 @@
 package grad
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,8 +113,8 @@ func vjpDepthToSpace(c *call) ([]string, error) {
 }
 
 func vjpSpaceToDepth(c *call) ([]string, error) {
-	return []string{c.op("DepthToSpace", []string{c.g()},
-		onnx.IntAttr("blocksize", c.attrs.Int("blocksize")), onnx.StrAttr("mode", "DCR"))}, nil
+	mode := cmp.Or(c.attrs.Str("mode"), "DCR") // an attribute since operator set 28
+	return []string{c.op("DepthToSpace", []string{c.g()}, onnx.IntAttr("blocksize", c.attrs.Int("blocksize")), onnx.StrAttr("mode", mode))}, nil
 }
 
 func vjpTrilu(c *call) ([]string, error) {
