@@ -114,7 +114,8 @@ func vjpDepthToSpace(c *call) ([]string, error) {
 
 func vjpSpaceToDepth(c *call) ([]string, error) {
 	mode := cmp.Or(c.attrs.Str("mode"), "DCR") // an attribute since operator set 28
-	return []string{c.op("DepthToSpace", []string{c.g()}, onnx.IntAttr("blocksize", c.attrs.Int("blocksize")), onnx.StrAttr("mode", mode))}, nil
+	size := onnx.IntAttr("blocksize", c.attrs.Int("blocksize"))
+	return []string{c.op("DepthToSpace", []string{c.g()}, size, onnx.StrAttr("mode", mode))}, nil
 }
 
 func vjpTrilu(c *call) ([]string, error) {
