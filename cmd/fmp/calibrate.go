@@ -34,6 +34,8 @@ type calibration struct {
 	MeanSize    map[conformal.Score]float64 `json:"mean_size"`
 	// Always are the classes that are in every set, as their images are too few.
 	Always []string `json:"always,omitempty"`
+	// Missing are the classes that no image is of.
+	Missing []string `json:"missing,omitempty"`
 	// Trials are the scalings of probabilities that were tried, Scaling the one that was written; nil where none was.
 	Trials  []scaling.Trial       `json:"trials"`
 	Scaling *models.OriginScaling `json:"scaling,omitempty"`
@@ -186,12 +188,14 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 	}
 	var points conformal.Points
 	var scored, stated [][]float32
+	seen := make([]bool, f.C)
 	x := &scaling.Images{C: f.C, Heads: max(f.S, 1)}
 	if err := predict(func(ps []classify.Prediction) error {
 		for i := range ps {
 			if err := points.Add(ps[i].Scored, ps[i].Label); err != nil {
 				return fmt.Errorf("%s: %w", ps[i].Name, err)
 			}
+			seen[ps[i].Label] = true
 			scored, stated = append(scored, slices.Clone(ps[i].Scored)), append(stated, slices.Clone(ps[i].Probabilities))
 			if kinds == nil {
 				continue
@@ -208,7 +212,7 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 	if err != nil {
 		return nil, err
 	}
-	sets.From, r.Images = from, sets.Images
+	sets.From, r.Images, r.Missing = from, sets.Images, namesOf(f.Classes, f.C, func(c int) bool { return !seen[c] })
 	if kinds != nil {
 		if err := r.scaled(ctx, x, kinds, from, stated); err != nil {
 			return nil, err
@@ -256,11 +260,18 @@ func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []str
 }
 
 // always names the classes that are in every set, as their calibration images are too few.
-func always(s *models.OriginSets, names []string) (out []string) {
-	for c, t := range s.Thresholds {
-		if t == models.NoThreshold && c < len(names) {
+func always(s *models.OriginSets, names []string) []string {
+	return namesOf(names, len(s.Thresholds), func(c int) bool { return s.Thresholds[c] == models.NoThreshold })
+}
+
+// namesOf returns the names of the chosen ones of n classes.
+func namesOf(names []string, n int, chosen func(class int) bool) (out []string) {
+	for c := range n {
+		switch {
+		case !chosen(c):
+		case c < len(names):
 			out = append(out, names[c])
-		} else if t == models.NoThreshold {
+		default:
 			out = append(out, strconv.Itoa(c))
 		}
 	}
@@ -288,6 +299,10 @@ func (r *calibration) print(w io.Writer) error {
 	fmt.Fprintf(&b, "%s: sets of %v%% from %d images, score %s\n", r.File, 100*r.Level, r.Images, r.Score)
 	fmt.Fprintf(&b, "A set of a new image %s holds its class with a probability of at least %v, over calibrations and images.\n",
 		held(r.ByClass, r.Proportions), r.Level)
+	if len(r.Missing) > 0 {
+		fmt.Fprintf(&b, "No image is of %s: whether probabilities and sets are right for these classes is not measured.\n",
+			clip(strings.Join(r.Missing, ", ")))
+	}
 	if len(r.Always) > 0 {
 		fmt.Fprintf(&b, "In every set, as their images are too few: %s.\n", clip(strings.Join(r.Always, ", ")))
 	}

@@ -11,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/featurize/imagefile"
 	"fmp/models"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/scaling"
 )
@@ -52,7 +55,7 @@ func TestCalibrate(t *testing.T) {
 		if len(r.Trials) != 4 || chosen < 0 || (r.Scaling == nil) != (chosen == 0) || chosen == 1 && r.Scaling.Kind != models.Temperature {
 			t.Errorf("scalings: %+v, written %+v", r.Trials, r.Scaling)
 		}
-		if r.Images != 120 || r.Level != 0.9 || len(r.Thresholds) != 1 || !(r.Thresholds[0] > 0 && r.Thresholds[0] < 1) ||
+		if len(r.Missing) != 0 || r.Images != 120 || r.Level != 0.9 || len(r.Thresholds) != 1 || !(r.Thresholds[0] > 0 && r.Thresholds[0] < 1) ||
 			!(r.MeanSize[r.Score] >= 1) {
 			t.Errorf("%+v", r)
 		}
@@ -171,5 +174,24 @@ func TestCalibrate(t *testing.T) {
 	}
 	if _, err := os.Stat(at("no.onnx")); err == nil {
 		t.Error("a refused calibration left a file")
+	}
+}
+
+// TestCalibrateMissing: classes that no image is of are named.
+func TestCalibrateMissing(t *testing.T) {
+	r := calibration{Level: 0.5, Score: conformal.Probability, scale: scaleNone}
+	f := models.Manifest{C: 3, Classes: []string{"cat", "dog", "owl"}}
+	_, err := r.calibrate(t.Context(), f, "", func(do func([]classify.Prediction) error) error {
+		p := []float32{0.6, 0.3, 0.1}
+		for y := range 20 {
+			if err := do([]classify.Prediction{{Scored: p, Probabilities: p, Item: imagefile.Item{Label: y % 2 * 2}}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var b strings.Builder
+	if err != nil || r.print(&b) != nil || !slices.Equal(r.Missing, []string{"dog"}) || !strings.Contains(b.String(), "No image is of dog:") {
+		t.Errorf("%v, %v:\n%s", r.Missing, err, &b)
 	}
 }
