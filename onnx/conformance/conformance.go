@@ -239,15 +239,15 @@ func ReadTensor(path string) (*onnx.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := DecodeTensor(data)
+	t, err := decodeTensor(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
 	return t, nil
 }
 
-// DecodeTensor decodes a serialised TensorProto.
-func DecodeTensor(data []byte) (*onnx.Tensor, error) {
+// decodeTensor decodes a serialised TensorProto.
+func decodeTensor(data []byte) (*onnx.Tensor, error) {
 	var p onnxpb.TensorProto
 	if err := message.Unmarshal(data, &p, 0); err != nil {
 		return nil, fmt.Errorf("not a serialised TensorProto: %w", err)

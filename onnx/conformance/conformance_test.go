@@ -220,7 +220,7 @@ func FuzzDecodeTensor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var x *onnx.Tensor
 		var err error
-		alloctest.AtMost(t, 400*len(data), func() { x, err = DecodeTensor(data) })
+		alloctest.AtMost(t, 400*len(data), func() { x, err = decodeTensor(data) })
 		if err != nil {
 			return
 		}

@@ -10,7 +10,7 @@ import (
 	"fmp/onnx/op"
 )
 
-// IsRecurrent reports whether a node is one of the recurrent layers that [Recurrent] spells out.
+// IsRecurrent reports whether a node is one of the recurrent layers that [Spell] spells out.
 func IsRecurrent(n *onnx.Node) bool { return n.Domain == "" && cells[n.Op].gates != "" }
 
 // cell is a recurrent layer's step: from the gates' inputs (a letter a gate, in the order of the weights) and the state to
@@ -27,13 +27,13 @@ var cells = map[string]cell{
 	"LSTM": {"iofc", []string{"Sigmoid", "Tanh", "Tanh"}, stepLSTM},
 }
 
-// Recurrent spells out an RNN, GRU or LSTM of element type d as nodes of operator set 9 to [onnx.MaxOpset]: products of the
+// spellRecurrent spells out an RNN, GRU or LSTM of element type d as nodes of operator set 9 to [onnx.MaxOpset]: products of the
 // whole sequence with the input weights, and a Scan over the steps for each direction. hidden is the size of the state, 0
 // where the node's attribute says it; fresh makes names that nothing has. It covers all directions, layouts, activations,
 // sequence lengths, initial states, peepholes, clipping, coupled gates and both forms of the GRU.
 //
 // Source: the equations of the operators' own pages.
-func Recurrent(n *onnx.Node, opset int, d onnx.DType, hidden int, fresh func(base string) string) ([]*onnx.Node, error) {
+func spellRecurrent(n *onnx.Node, opset int, d onnx.DType, hidden int, fresh func(base string) string) ([]*onnx.Node, error) {
 	attrs := op.Attrs(n, opset)
 	if h := attrs.Int("hidden_size"); h > 0 {
 		hidden = h

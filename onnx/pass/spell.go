@@ -53,7 +53,7 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 		if s := a.Shape(n.Input(2)); len(s) == 3 && s[2].IsKnown() {
 			hidden = s[2].Size
 		}
-		return Recurrent(n, a.Opset, d, hidden, a.Fresh)
+		return spellRecurrent(n, a.Opset, d, hidden, a.Fresh)
 	}
 	s := &speller{emit: emit{fresh: a.Fresh, base: n.Called()}, Around: a, attrs: op.Attrs(n, a.Opset), d: d}
 	s.node = onnx.CloneNode(n)
