@@ -55,6 +55,8 @@ sbom: build ## bin/fmp.cdx.json and bin/fmp-edge.cdx.json: modules and models, i
 # fmp calls C, so that another platform needs a compiler for it: that of Zig knows all (its Python package is ziglang; ZIG="python -m ziglang").
 # Platforms without one get the client alone.
 ZIG ?= zig
+# What Zig adds to a program (the C library's start) has paths of its cache in symbols, which are stripped: two builds have the same bytes.
+STRIPPED := -extldflags=-Wl,--strip-all
 DIST := dist
 release: edge-all ## dist: archives of six platforms, .deb, a container image, bills of materials, digests; KEY=FILE signs them (fmp sign)
 	@rm -rf $(BIN)/release; mkdir -p $(BIN)/release; cp $(BIN)/fmp-edge-*-* $(BIN)/release/
@@ -62,7 +64,7 @@ release: edge-all ## dist: archives of six platforms, .deb, a container image, b
 	  os=$${p%%-*}; rest=$${p#*-}; arch=$${rest%%-*}; exe=; [ $$os = windows ] && exe=.exe; \
 	  $(ZIG) version >/dev/null 2>&1 || { echo "no $(ZIG) for fmp on $$os/$$arch: its archive holds fmp-edge alone"; continue; }; \
 	  echo "building fmp for $$os/$$arch"; CC="$(ZIG) cc -target $${rest#*-}" CGO_ENABLED=1 GOOS=$$os GOARCH=$$arch \
-	    $(GO) build $(VCS) -trimpath -ldflags="-s -w -buildid=" $(TAGS) -o $(BIN)/release/fmp-$$os-$$arch$$exe ./cmd/fmp; done
+	    $(GO) build $(VCS) -trimpath -ldflags="-s -w -buildid= $(STRIPPED)" $(TAGS) -o $(BIN)/release/fmp-$$os-$$arch$$exe ./cmd/fmp; done
 	$(GO) run ./docs/notices -sbom $(BIN)/release/fmp-*
 	rm -rf $(DIST); $(GO) run ./docs/release -bin $(BIN)/release -out $(DIST)
 	@[ -z "$(KEY)" ] && echo "not signed: give KEY=FILE, of fmp sign --new-key FILE" || $(BIN)/fmp sign $(DIST) --key $(KEY) --output $(DIST).sig

@@ -22,6 +22,7 @@ func TestWalks(t *testing.T) {
 		"method":   {"fmp/pipeline/lab/rival"},
 		"operator": {"fmp/onnx/internal/kernel", "fmp/onnx/coverage"},
 		"dataset":  {"fmp/featurize/dataset"},
+		"option":   {"fmp/pipeline/federate/round"},
 	} {
 		t.Run(walk, func(t *testing.T) {
 			root, err := filepath.Abs("..")
