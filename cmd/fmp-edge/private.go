@@ -64,7 +64,7 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 	return privateFlags{
 		budget:     b,
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
-		ledger: f.String("ledger", "", ledgerHelp),
+		ledger:     f.String("ledger", "", ledgerHelp),
 		redraw: f.Bool("redraw", false, "draw the noise of a private upload that was made before a second time, and spend its budget a "+
 			"second time"),
 		reply: f.Duration("reply-after", replyAfter, "fixed time from the start of the work to a private upload, or to the error in its "+

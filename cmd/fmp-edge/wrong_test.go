@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"image"
 	"os"
+	"strings"
 	"testing"
 
 	"fmp/cmd/internal/outputs/outputstest"
@@ -31,13 +32,14 @@ func TestWrong(t *testing.T) {
 	for name, text := range map[string]string{"broken/1/a.png": "\x89PNG", "empty.csv": "", "words.csv": "path,label\n",
 		"label.csv":  "a.png,zebra\n",
 		"number.csv": "photos/1/a.png,+1\n", "semi.csv": "a;1\n", "nul.csv": "a\x00b,1\n", "self.csv": "photos/1/a.png,1\n",
-		"gone.csv": "gone.png,1\n",
+		"gone.csv": "gone.png,1\n", "both.csv": "photos/1/a.png,1\nphotos/./1/a.png,2\n", "quote.csv": "\"photos/1/a.png,1\n",
+		"bytes.csv": "\xff\xfe,1\n", "loop/1/text": "text", "cut/1/a.dcm": strings.Repeat("\x00", 128) + "DICM",
 		"cut.onnx": "\x08", "not.upload": "nothing", "bad.key": "nothing", "open.key": "", "three.csv": "a,b,c\n", "text.txt": "text",
 		"cut.npy": "\x93NUMPY", "signer.pub": "nothing", "heic/1/a.jxl": "\xff\x0a", "short.idx": "\x00\x00\x08\x03"} {
 		write(t, name, []byte(text))
 	}
 	for link, to := range map[string]string{"far/1/out.png": "../../photos/1/a.png", "far/1/gone.png": "nowhere.png",
-		"twice/2": "1", "same.upload": "client.onnx"} {
+		"twice/2": "1", "same.upload": "client.onnx", "loop/1/up": ".."} {
 		if err := os.Symlink(to, link); err != nil {
 			t.Skip(err)
 		}
@@ -49,6 +51,11 @@ func TestWrong(t *testing.T) {
 	if err := k.Save("a.key"); err != nil {
 		t.Fatal(err)
 	}
+	for link, to := range map[string]string{"hard.upload": "client.onnx", "hard.json": "a.key"} {
+		if err := os.Link(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
 	const c = "compress --model client.onnx --client a -o a.upload "
 	outputstest.CheckWrong(t, []outputstest.Wrong{
 		// Names of classes and of files.
@@ -59,11 +66,19 @@ func TestWrong(t *testing.T) {
 		{c + "broken", "a.png"}, {c + "heic", "JPEG XL"}, {c + "text.txt", "wants --labels"}, {c + "photos/1/a.png", "has no label"},
 		{c + "empty.csv", "no images in the list"}, {c + "words.csv", "no images in the list"}, {c + "semi.csv", "comma"},
 		{c + "nul.csv", "want the path of an image"}, {c + "gone.csv", "gone.png"}, {c + "three.csv", "comma"},
-		{c + "nowhere", "nowhere"},
+		{c + "nowhere", "nowhere"}, {c + "both.csv", "has another label above"}, {c + "quote.csv", "comma"},
+		{c + "bytes.csv", "control characters"}, {c + "loop", "a link to a folder that it lies in"}, {c + "cut", "a.dcm"},
+		{c + "/dev/null", "neither a folder nor a .csv"},
 		{c + "short.idx --labels short.idx", "labels"}, {c + "photos --labels short.idx", "go with an IDX file"}, {c, "0 sources"},
 		{c + "photos photos", "2 sources"},
 		// Outputs.
 		{"compress --model client.onnx --client a -o client.onnx photos", "too, which would be overwritten"},
+		{"compress --model client.onnx --client a -o hard.upload photos", "too, which would be overwritten"},
+		{"evaluate --model x.onnx --key a.key --output a.key photos", "would be overwritten"},
+		{"evaluate --model x.onnx --key a.key --output hard.json photos", "would be overwritten"},
+		{"evaluate --model x.onnx --key a.key --output r --ledger r --epsilon 1 photos", "would be overwritten"},
+		{"evaluate --model x.onnx --key a.key --output r.seal --ledger r --epsilon 1 photos", "would be overwritten"},
+		{c + "photos --epsilon 1 --ledger ./a.upload", "would be overwritten"},
 		{"compress --model client.onnx --client a -o same.upload photos", "too, which would be overwritten"},
 		{"compress --model client.onnx --client a -o self.csv self.csv", "too, which would be overwritten"},
 		{"compress --model client.onnx --client a -o photos/1/a.png photos", "give the output another name"},
@@ -101,6 +116,13 @@ func TestWrong(t *testing.T) {
 		{"key --client a/../b b.key", "path"}, {"key b.key", "--client"}, {"predict --model client.onnx photos", "client"},
 		{"predict --model x.onnx photos --json --csv", "two formats"},
 		{"page --model client.onnx -o client.onnx", "would be overwritten"},
+		{"evaluate --model x.onnx photos", "--key FILE"}, {"evaluate --model x.onnx --key a.key photos --least 1", "--least 1"},
+		{"evaluate --model x.onnx --key a.key photos --epsilon 30", "epsilon is 30"},
+		{"evaluate --model x.onnx --key a.key photos --max-epsilon 1", "give --epsilon"},
+		{"evaluate --model x.onnx --key a.key photos --epsilon 1 --report-to https://127.0.0.1:9", "wants --output"},
+		{"evaluate --model client.onnx --key a.key photos", "it is a client"},
+		{"evaluate --model x.onnx --key bad.key photos", "bad.key"},
+		{"withdraw https://127.0.0.1:9", "--key"}, {"withdraw http://server.example --key a.key", "https"},
 		{"approve nowhere.onnx", "nowhere.onnx"}, {"bench --model x.onnx", "extractor"}, {"compres", "unknown command"},
 	}, func(args ...string) (int, string) {
 		var said bytes.Buffer

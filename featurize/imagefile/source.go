@@ -356,7 +356,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 	}
 	c.ReuseRecord = true
 	var files []Item
-	names := mapping{classes: o.Classes}
+	names, labels := mapping{classes: o.Classes}, map[string]int{}
 	for line := 1; ; line++ {
 		record, err := c.Read()
 		if c.InputOffset() > maxList {
@@ -390,10 +390,14 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		if len(files) == o.MaxItems {
 			return nil, nil, fmt.Errorf("more than %d images", o.MaxItems)
 		}
-		path = filepath.FromSlash(path)
+		path = filepath.Clean(filepath.FromSlash(path))
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
+		if before, again := labels[path]; again && before != label {
+			return nil, nil, fmt.Errorf("record %d: %s has another label above: an image is of one class; leave one of the two out", line, path)
+		}
+		labels[path] = label
 		names.count(name)
 		files = append(files, Item{Name: path, Label: label})
 	}

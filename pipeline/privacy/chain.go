@@ -15,8 +15,8 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// sealSuffix ends the name of the file beside a ledger with its chain's key and end.
-const sealSuffix = ".seal"
+// SealSuffix ends the name of the file beside a ledger with its chain's key and end.
+const SealSuffix = ".seal"
 
 // maxSeal bounds that file.
 const maxSeal = 4 << 10

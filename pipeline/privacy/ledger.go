@@ -214,7 +214,7 @@ func Spend(lines []byte, s Spending, limit float64, again bool) (line []byte, to
 // these lines.
 func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) ([]byte, error) {
-		c, err := openChain(l.Path+sealSuffix, lines)
+		c, err := openChain(l.Path+SealSuffix, lines)
 		if err != nil {
 			return nil, err
 		}

@@ -244,13 +244,13 @@ func TestTornLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seal, err := os.ReadFile(l.Path + sealSuffix)
+	seal, err := os.ReadFile(l.Path + SealSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := bytes.IndexByte(whole, '\n') + 1
 	for n := first + 1; n <= len(whole); n++ {
-		for path, data := range map[string][]byte{l.Path: whole[:n], l.Path + sealSuffix: seal} {
+		for path, data := range map[string][]byte{l.Path: whole[:n], l.Path + SealSuffix: seal} {
 			if err := os.WriteFile(path, data, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +281,7 @@ func TestEditedLedger(t *testing.T) {
 		if _, _, err := l.Spend(spending(b, round, 1), 0, false); err != nil {
 			t.Fatal(err)
 		}
-		seals = append(seals, read(l.Path+sealSuffix))
+		seals = append(seals, read(l.Path+SealSuffix))
 	}
 	whole := read(l.Path)
 	lines := bytes.SplitAfter(whole, []byte("\n"))[:3]
@@ -296,7 +296,7 @@ func TestEditedLedger(t *testing.T) {
 	plain := bytes.ReplaceAll(whole, []byte(`"chain"`), []byte(`"other"`))
 	try := func(ledger, seal []byte) error {
 		t.Helper()
-		for path, data := range map[string][]byte{l.Path: ledger, l.Path + sealSuffix: seal} {
+		for path, data := range map[string][]byte{l.Path: ledger, l.Path + SealSuffix: seal} {
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/privacy"
 )
 
 // annotation marks a flag as the name of an output.
@@ -24,6 +25,9 @@ const (
 	file = "file"
 	made = "made"
 )
+
+// ledger is the flag of a file that is read where it is there, and begun where it is not.
+const ledger = "ledger"
 
 // words are flags of names that people choose freely, and that a file may bear by chance.
 var words = []string{"class-names", "client", "for", "groups", "host", "licence", "method", "model-version", "name", "only", "without"}
@@ -131,11 +135,27 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 		if Marked(flag) || Free(flag) {
 			return
 		}
+		if flag.Name == ledger {
+			err = errors.Join(err, begun(flag, outputs))
+		}
 		for _, path := range paths(flag.Value) {
 			err = errors.Join(err, clash(fmt.Sprintf("the file of --%s", flag.Name), path))
 		}
 	})
 	return err
+}
+
+// begun returns an error where an output is a ledger that the command begins, or its seal: neither need be there yet.
+func begun(flag *pflag.Flag, outputs []output) error {
+	for _, o := range outputs {
+		for _, path := range []string{flag.Value.String(), flag.Value.String() + privacy.SealSuffix} {
+			info, _ := os.Stat(path)
+			if same(o, output{path: path, info: info}) {
+				return fmt.Errorf("--%s %s: it is the file of --%s too, which would be overwritten: give another name", o.flag, o.path, flag.Name)
+			}
+		}
+	}
+	return nil
 }
 
 // paths returns the parts of a flag's value that may be names of files: the value, its items, and the FILE of NAME=FILE.
