@@ -130,7 +130,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	s := u.ToSet()
-	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client, Model: u.Model, N: u.N, Size: s.N, Dx: s.Dx, C: s.C,
+	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client, Model: u.Model, N: u.Images(), Size: s.N, Dx: s.Dx, C: s.C,
 		Precision: u.Precision, Masses: s.W, ClassMass: make([]float64, s.C)}
 	for k := range s.N {
 		s.Shares(k, func(c int, p float32) { i.ClassMass[c] += float64(p) * float64(s.W[k]) })
@@ -141,9 +141,13 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	case inWords:
 		return inFull(out, explainUpload(i, u), path)
 	}
+	calibration := ""
+	if n := i.N - u.N; n > 0 {
+		calibration = fmt.Sprintf(", %d of them calibration points", n)
+	}
 	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     sha256 %s\npoints:    %d of dx %d and %d "+
-		"classes, %s, from n = %d\nmasses:    %.4g\nby class:  %.4g\n",
-		i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C, i.Precision, i.N, i.Masses, i.ClassMass)
+		"classes, %s, from n = %d%s\nmasses:    %.4g\nby class:  %.4g\n",
+		i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C, i.Precision, i.N, calibration, i.Masses, i.ClassMass)
 	return err
 }
 

@@ -237,7 +237,7 @@ func (s *Server) publish(ctx context.Context, in inputs, made *Pooled) (v store.
 		members = append(members, store.Member{Client: r.Client, Upload: r.Digest, Honest: 1})
 	}
 	for i, u := range in.uploads {
-		v.Points += int64(u.N)
+		v.Points += int64(u.Images())
 		members[i] = store.Member{Client: u.Client, Upload: u.Digest, Honest: 1}
 		if made.Honest != nil {
 			members[i].Honest = made.Honest[i]

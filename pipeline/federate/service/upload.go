@@ -267,7 +267,7 @@ func (s *Server) read(client string, data []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return u.N, nil
+	return u.Images(), nil
 }
 
 // believePrivate decodes a message of a private round and checks it against the round.
