@@ -142,16 +142,19 @@ func Find(n *onnx.Node, opsets map[string]int64) *Schema {
 func Versions(domain, name string) []*Schema { return slices.Clone(schemas()[key{domain, name}]) }
 
 // Names lists a domain's operators in alphabetical order.
-func Names(domain string) []string {
-	var names []string
+func Names(domain string) []string { return slices.Clone(names()[domain]) }
+
+// names are the operators of each domain, sorted once: a model's check asks for each of its nodes.
+var names = sync.OnceValue(func() map[string][]string {
+	all := map[string][]string{}
 	for k := range schemas() {
-		if k.domain == domain {
-			names = append(names, k.name)
-		}
+		all[k.domain] = append(all[k.domain], k.name)
 	}
-	slices.Sort(names)
-	return names
-}
+	for _, of := range all {
+		slices.Sort(of)
+	}
+	return all
+})
 
 // Input returns the formal parameter of input i; ok is false where there are not as many.
 func (s *Schema) Input(i int) (p Param, ok bool) { return at(s.In, i) }
