@@ -41,6 +41,7 @@ func privateRuns(t *testing.T) []*keptRun {
 
 // TestPrivacyPage: the table of the page on privacy is of the kept runs. With -update it is written (make docs).
 func TestPrivacyPage(t *testing.T) {
+	readsRuns(t)
 	var b strings.Builder
 	b.WriteString("| data, clients x images | noise | ε | unit | α | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | " +
 		"plug-in: ACC / NLL | FMP-DP less it: NLL | FedPFT-DP: ACC / NLL |\n| --- | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: " +
@@ -97,6 +98,7 @@ func TestPrivacyPage(t *testing.T) {
 
 // TestPrivacyOpenTable: the table of rounds on classes that the corpus lacks is of the kept runs.
 func TestPrivacyOpenTable(t *testing.T) {
+	readsRuns(t)
 	var b strings.Builder
 	b.WriteString("| ε | α | k | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | sums of a " +
 		"client |\n| ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: |\n")

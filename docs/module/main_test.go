@@ -51,6 +51,9 @@ func clone(t *testing.T, some ...string) string {
 
 // TestRename: a renamed repository names its old path nowhere, and is what it was when it gets that back.
 func TestRename(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a copy of the repository")
+	}
 	root := clone(t, "go.mod", "Makefile", "docs", "pipeline/pool", "pipeline/*.go", "onnx/*.go")
 	read := func(file string) string {
 		data, err := os.ReadFile(filepath.Join(root, file))

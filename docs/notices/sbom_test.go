@@ -54,6 +54,9 @@ func schema(t *testing.T) *jsonschema.Schema {
 // TestSBOM: the bills of materials of both programs are valid CycloneDX, name every module that is linked and every model in assets, with
 // its digest, licence and training data, and are the same for the same program.
 func TestSBOM(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs")
+	}
 	root := filepath.Join("..", "..")
 	mods, err := ours()
 	if err != nil {
