@@ -130,8 +130,8 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	s := u.ToSet()
-	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client, Model: u.Model, N: u.Images(), Size: s.N, Dx: s.Dx, C: s.C,
-		Precision: u.Precision, Masses: s.W, ClassMass: make([]float64, s.C)}
+	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client, Model: u.Model, N: u.Images(), Size: s.N,
+		Dx: s.Dx, C: s.C, Precision: u.Precision, Masses: s.W, ClassMass: make([]float64, s.C)}
 	for k := range s.N {
 		s.Shares(k, func(c int, p float32) { i.ClassMass[c] += float64(p) * float64(s.W[k]) })
 	}
