@@ -51,7 +51,6 @@ var known = map[string][]string{
 	"the test wants four digits to be six": {"TestRoialign"},
 	"the test wants one axis of a scalar":  {"TestSize", "TestSizeExample"},
 	"onnx-go refuses graphs in attributes": {"TestScan9Sum"},
-	"no kernel: MaxUnpool":                 {"TestMaxunpoolExportWithOutputShape", "TestMaxunpoolExportWithoutOutputShape"},
 	"no kernel: text": {"TestTfidfvectorizerTfOnlyBigramsSkip0", "TestTfidfvectorizerTfOnlybigramsLevelempty",
 		"TestTfidfvectorizerTfUniandbigramsSkip5", "TestTfidfvectorizerTfBatchOnlybigramsSkip5", "TestTfidfvectorizerTfOnlybigramsSkip5",
 		"TestTfidfvectorizerTfBatchUniandbigramsSkip5", "TestTfidfvectorizerTfBatchOnlybigramsSkip0"},
