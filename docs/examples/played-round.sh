@@ -35,6 +35,7 @@ below() { metric "$1" "$2" -1 || { echo "played-round.sh: $1 is not below $2 in:
 metric() { awk -v m="$1" -v bound="$2" -v way="$3" '$1 == m && way * ($2 - bound) > 0 { ok = 1 } END { exit !ok }' out; }
 # serve starts a server of the round with a state, and waits for its address.
 serve() {
+  : > serve.out # the address of the server before is not this one's
   fmp serve --round round.yaml --state "$1" --tls-self-signed --listen 127.0.0.1:0 --token-file readers.token > serve.out 2>> serve.log &
   server=$!
   until grep -q '^serving' serve.out; do kill -0 "$server"; sleep 0.1; done
