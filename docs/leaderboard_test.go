@@ -14,8 +14,8 @@ var leaderboardRuns = [][3]string{
 	{"pretrained", "cifar10-20", "CIFAR-10, ten clients of 20 images"},
 	{"pretrained", "cifar100-20", "20 classes of CIFAR-100, ten clients of 20 images"},
 	{"pretrained", "cifar10-2900", "CIFAR-10, ten clients that hold all images at hand"},
-	{"pretrained", "cifar100-190-published", "20 classes of CIFAR-100, 50 clients that hold all images at hand: the clients and α of FedPFT " +
-		"in Flower's baselines"},
+	{"pretrained", "cifar100-190-published", "20 classes of CIFAR-100, 50 clients that hold all images at hand: the clients and α of " +
+		"FedPFT in Flower's baselines"},
 	{"published", "cifar10-fedcgs", "CIFAR-10, 30 clients that hold all images at hand: the clients and an α of FedCGS's own script"},
 	{"published", "cifar100-fedcgs", "60 classes of CIFAR-100, 30 clients that hold all images at hand: the clients and an α of FedCGS's own " +
 		"script"},

@@ -16,6 +16,7 @@ import (
 	"fmp/cmd/internal/outputs"
 	_ "fmp/onnx/classical" // operators of ai.onnx.ml on the pure engine
 	"fmp/onnx/printable"
+	_ "fmp/onnx/rare" // operators of signals, losses and detection on the pure engine
 	_ "fmp/onnx/text" // operators on strings on the pure engine
 
 	"github.com/spf13/cobra"

@@ -14,7 +14,8 @@ import (
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
-	_ "fmp/onnx/text" // its operators count
+	_ "fmp/onnx/rare" // its operators count
+	_ "fmp/onnx/text" // and so do these
 )
 
 // Part names one part of an operator's implementation beside its schema.

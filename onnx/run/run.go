@@ -31,6 +31,7 @@ import (
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	_ "fmp/onnx/engine/pure" // the default
+	_ "fmp/onnx/rare"        // its operators
 	"fmp/onnx/serde"
 )
 

@@ -136,7 +136,10 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 			return
 		}
 		if flag.Name == ledger {
-			err = errors.Join(err, begun(flag, outputs))
+			if taken := begun(flag, outputs); taken != nil {
+				err = errors.Join(err, taken)
+				return
+			}
 		}
 		for _, path := range paths(flag.Value) {
 			err = errors.Join(err, clash(fmt.Sprintf("the file of --%s", flag.Name), path))

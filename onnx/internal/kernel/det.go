@@ -7,10 +7,8 @@ import (
 
 // Det: x [..., n, n]; out [...] = det x, by elimination with row exchanges in float64 (Golub and Van Loan, Matrix Computations,
 // algorithm 3.4.1). The determinant of a matrix of no rows is 1.
-func init() {
-	register(Def{Op: "Det", Since: 11, Half: true, New: func(s *Spec) (Kernel, error) {
-		return numeric(s, determinants[float32], determinants[float64])
-	}})
+func newDet(s *Spec) (Kernel, error) {
+	return numeric(s, determinants[float32], determinants[float64])
 }
 
 func determinants[T floating](c *Call) error {

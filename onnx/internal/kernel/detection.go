@@ -12,10 +12,6 @@ import (
 // NonMaxSuppression: center_point_box = 0; boxes [b, n, 4], scores [b, c, n], at most max_output_boxes_per_class (default 0) of each
 // class, iou_threshold (0), score_threshold (none). Boxes are taken by falling score; one that overlaps
 // a chosen one by more than the threshold is dropped. out = [chosen, 3]: batch, class, box.
-func init() {
-	register(Def{Op: "NonMaxSuppression", Since: 10, New: newNonMaxSuppression})
-}
-
 func newNonMaxSuppression(s *Spec) (Kernel, error) {
 	center := s.bool("center_point_box")
 	return func(c *Call) error {

@@ -13,13 +13,6 @@ import (
 //	mean    = sum l / sum weights[label]
 //
 // The second takes logp = log softmax over c of its scores, and gives it as output 1.
-func init() {
-	register(
-		Def{Op: "NegativeLogLikelihoodLoss", Since: 12, Half: true, New: newLoss(false)},
-		Def{Op: "SoftmaxCrossEntropyLoss", Since: 12, Half: true, New: newLoss(true)},
-	)
-}
-
 func newLoss(soft bool) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		l := lossSpec{soft: soft, reduction: s.str("reduction"), ignores: s.hasAttr("ignore_index"), ignore: s.int("ignore_index")}

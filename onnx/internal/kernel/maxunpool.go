@@ -9,10 +9,6 @@ import (
 
 // MaxUnpool: pads = 0, strides = 1. x [n, c, d...] goes to the places of i, which count all elements of an output of size
 // (d_k - 1) stride_k + kernel_k - pad_k - pad_{k+r}; zeros stand elsewhere. output_shape, where it is given, adds zeros behind each axis.
-func init() {
-	register(Def{Op: "MaxUnpool", Since: 9, Half: true, New: newMaxUnpool})
-}
-
 func newMaxUnpool(s *Spec) (Kernel, error) {
 	w, err := newWindow(s)
 	if err != nil {

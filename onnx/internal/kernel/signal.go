@@ -12,17 +12,6 @@ import (
 
 // DFT, STFT: discrete Fourier transforms; complex numbers are pairs on the last axis, of which the input may have one
 // (the real part). Windows and the weights of mel bins. All is computed in float64.
-func init() {
-	register(
-		Def{Op: "DFT", Since: 17, Half: true, New: newDFT},
-		Def{Op: "STFT", Since: 17, Half: true, New: newSTFT},
-		Def{Op: "HannWindow", Since: 17, OutType: outputDatatype, New: newWindowFunction(0.5, 0.5, 0)},
-		Def{Op: "HammingWindow", Since: 17, OutType: outputDatatype, New: newWindowFunction(25./46, 21./46, 0)},
-		Def{Op: "BlackmanWindow", Since: 17, OutType: outputDatatype, New: newWindowFunction(0.42, 0.5, 0.08)},
-		Def{Op: "MelWeightMatrix", Since: 17, OutType: outputDatatype, New: newMelWeightMatrix},
-	)
-}
-
 func outputDatatype(s *Spec) (onnx.DType, error) { return s.dtype("output_datatype"), nil }
 
 // whole is the one element of an integer tensor.

@@ -8,10 +8,6 @@ import (
 // TensorScatter writes an update into a cache of keys or values: mode linear or circular, axis = -2 (not 0); cache [batch, ...,
 // max, ...], update the same but for [..., n, ...] on axis, positions write_indices + 0..n-1 of each sample (from 0 where they
 // are left out).
-func init() {
-	register(Def{Op: "TensorScatter", Since: 24, New: newTensorScatter})
-}
-
 func newTensorScatter(s *Spec) (Kernel, error) {
 	axis, mode := s.int("axis"), s.str("mode")
 	if mode != "linear" && mode != "circular" {

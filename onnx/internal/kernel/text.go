@@ -38,10 +38,10 @@ func newStringConcat(*Spec) (Kernel, error) {
 		}
 		a, b, o := data[string](c.In[0]), data[string](c.In[1]), data[string](out)
 		pair := newOdometer(shape, [][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape)}, 0)
-		total := 0
+		var total int64
 		for i := range o {
 			x, y := a[pair.off[0]], b[pair.off[1]]
-			if total += len(x) + len(y); len(x)+len(y) > maxString || total > MaxTensorBytes {
+			if total += int64(len(x) + len(y)); len(x)+len(y) > maxString || total > MaxTensorBytes {
 				return fmt.Errorf("a string of %d bytes, in a tensor of %d so far, is over the bounds of %d and %d", len(x)+len(y), total,
 					maxString, int64(MaxTensorBytes))
 			}

@@ -11,12 +11,6 @@ import (
 // Unique: axis = all elements, flattened; sorted = 1. Slices along the axis that are equal count once; y holds them in ascending
 // order, by their first elements first, or in the order in which they come. NaN equals NaN and stands last. The other outputs are
 // the first occurrence of each, the place of every slice in y, and how often each occurs.
-func init() {
-	register(
-		Def{Op: "Unique", Since: 11, Half: true, New: newUnique},
-	)
-}
-
 func newUnique(s *Spec) (Kernel, error) {
 	whole, axis, sorted := !s.hasAttr("axis"), 0, s.bool("sorted")
 	if !whole {
