@@ -13,7 +13,7 @@ var layers = []string{
 	"internal/kernel check serde",
 	"shape simd",
 	"build pass",
-	"internal/modeltest classical cost inspect grad optim quantise text engine/pure engine/ort",
+	"internal/modeltest classical cost inspect grad optim quantise rare text engine/pure engine/ort",
 	"coverage integers run train engine/onnxgo engine/ort/orttest conformance/collection",
 	"conformance",
 	"differential",

@@ -71,8 +71,8 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 			return usageErrorf("--%s goes with IMAGES, and not with --listen", name)
 		}
 	}
-	if !(o.reject >= 0 && o.reject <= 1) {
-		return usageErrorf("--reject is %v; allowed are 0 to 1", o.reject)
+	if err := checkReject(o.reject); err != nil {
+		return usageError(err)
 	}
 	if !loopback.Address(o.address) {
 		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a round are for this machine; put a "+

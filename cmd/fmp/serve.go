@@ -61,6 +61,7 @@ type serveFlags struct {
 	natsToken                                     string
 	readers                                       string // token of --token-file
 	low                                           int    // MiB
+	reject                                        float64
 }
 
 // bindStore declares the flags that say where NATS is, for the server and for workers.
@@ -77,6 +78,19 @@ func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
 func bindHosts(f *pflag.FlagSet, to *[]string) {
 	f.StringSliceVar(to, "host", nil, "`NAME` that a proxy's clients ask for, where --listen is loopback: requests for other names than "+
 		"localhost are refused")
+}
+
+// bindReject declares the flag of the probability below which metrics count a prediction as left to people.
+func bindReject(f *pflag.FlagSet, to *float64) {
+	f.Float64Var(to, "reject", 0, "count under /metrics as left to people what has less than this `PROBABILITY` for its most probable class")
+}
+
+// checkReject returns a fault of --reject.
+func checkReject(p float64) error {
+	if !(p >= 0 && p <= 1) {
+		return fmt.Errorf("--reject is %v; allowed are 0 to 1", p)
+	}
+	return nil
 }
 
 func newServeCommand() *cobra.Command {
@@ -135,6 +149,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces (docs/
 	f.StringVar(&o.secret, "servers-secret-file", "", "`FILE` with the secret that leader and helper both know, and clients do not")
 	f.StringVar(&o.page, "page", "", "`FOLDER` that make page wrote: the client for browsers, at /join/ (docs/browser.md)")
 	bindHosts(f, &o.hosts)
+	bindReject(f, &o.reject)
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.check(); err != nil {
@@ -190,6 +205,9 @@ func (o *serveFlags) check() error {
 	}
 	if o.low < 0 || o.low > maxLow {
 		return fmt.Errorf("serve: --low-space %d; allowed are 0 to %d MiB", o.low, maxLow)
+	}
+	if err := checkReject(o.reject); err != nil {
+		return fmt.Errorf("serve: %w", err)
 	}
 	o.nats.LowSpace = int64(o.low) << 20
 	if err := checkStore(&o.nats, o.natsToken, o.workers || o.merge); err != nil {
@@ -302,7 +320,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store, Token: o.readers,
 		Log:  s.log,
 		Pool: s.sampling(), Merge: s.merging(), Private: s.private(),
-		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng})
+		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
 	if err != nil {
 		return err
 	}

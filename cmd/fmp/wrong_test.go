@@ -75,7 +75,8 @@ func TestWrong(t *testing.T) {
 		{"pool not.upload --samples -1", "samples"}, {"pool not.upload --record a.json", "--key"},
 		{"pool not.upload --kappa 1,2", "kappa"}, {"pool not.part --client-graph x.onnx", "not.part"}, {"merge not.upload", "output"},
 		{"serve --round nowhere.yaml", "nowhere.yaml"}, {"serve --round word.yaml", "rond"},
-		{"serve --round past.yaml", "want a time, such as"}, {"serve", "--round"}, {"keys", "at least 1"},
+		{"serve --round past.yaml", "want a time, such as"}, {"serve --round past.yaml --reject 2", "allowed are 0 to 1"},
+		{"serve", "--round"}, {"keys", "at least 1"},
 		{"keys a/../b --dir keys --roster new.txt", "path"},
 		{"receipts verify nowhere.json --server-key x", "nowhere.json"},
 		// Classifiers.

@@ -25,7 +25,7 @@ func TestAtMost(t *testing.T) {
 	n := f.n
 	AtMost(f, 1<<20, func() {
 		for range 16 {
-			kept = append(kept, make([]byte, (Slack+1<<20)/16-64))
+			kept = append(kept, make([]byte, (Slack+1<<20)/16-16<<10))
 		}
 	})
 	if f.n != n {

@@ -13,8 +13,8 @@ import (
 	"fmp/onnx/internal/kernel"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
-	"fmp/onnx/shape"
 	_ "fmp/onnx/rare" // its operators count
+	"fmp/onnx/shape"
 	_ "fmp/onnx/text" // and so do these
 )
 

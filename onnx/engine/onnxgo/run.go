@@ -17,6 +17,7 @@ import (
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	_ "fmp/onnx/rare" // operators of its models
 	"fmp/onnx/shape"
 )
 

@@ -10,6 +10,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	_ "fmp/onnx/rare"
 	_ "fmp/onnx/text"
 )
 

@@ -62,6 +62,8 @@ type Config struct {
 	Check func(*federate.Upload) error
 	// Engine makes predictions; if nil, the server makes none.
 	Engine engine.Engine
+	// Reject is the probability below which a prediction counts as left to people, for want of a surer most probable class; default 0.
+	Reject float64
 	// Token is the password of readers of the status, the classifier and predictions; empty: everybody may read them.
 	Token string
 	Log   *slog.Logger
@@ -123,6 +125,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}, faults: map[string]*rate.Limiter{}}
 	s.clients.Store(c.Round.Clients)
 	s.predictions = newPredictor(c.Engine, c.Log, c.Tracer)
+	s.predictions.watch.reject = c.Reject
 	s.metrics = newMetrics(s)
 	s.predictions.refuse, s.predictions.permits, s.predictions.void = s.refuse, s.permits, s.isVoid
 	for r, err := range c.Store.All(ctx) {

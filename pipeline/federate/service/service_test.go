@@ -118,7 +118,7 @@ func (f *fixture) start() {
 		return &Pooled{Classifier: fmt.Append(nil, len(releases))}, nil
 	}
 	f.srv, err = New(f.t.Context(), Config{Private: private, Secret: twoSecret, Helper: f.helper, Round: f.round, Key: f.key, Store: f.store,
-		Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers",
+		Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers", Reject: .25,
 		Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {
 			f.pools++
 			var text strings.Builder

@@ -22,6 +22,9 @@ import (
 func TestWatch(t *testing.T) {
 	f, _ := serving(t)
 	data := f.srv.predictions.serving.data
+	if got := f.srv.predictions.watch.reject; got != .25 {
+		t.Errorf("a round leaves to people what is below %v", got)
+	}
 	const loading = `fmp_drift_images{reference="start"} 3`
 	for _, c := range []struct {
 		classifier []byte
