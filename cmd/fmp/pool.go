@@ -41,8 +41,10 @@ type pooled struct {
 	LeftOut int    `json:"left_out,omitempty"`
 	Model   string `json:"model"` // sha256 of the client graph behind the uploads
 	Points  int    `json:"points"`
-	N       int    `json:"n"`      // images behind them, calibration points among them
-	Method  string `json:"method"` // row of the table of methods
+	N       int    `json:"n"` // images behind them, calibration points among them
+	// Calibration is how many of the images of each client, in the order of Clients, are calibration points; none where no upload has any.
+	Calibration []int  `json:"calibration,omitempty"`
+	Method      string `json:"method"` // row of the table of methods
 	// Without are the clients that withdrew, whose uploads were left out.
 	Without []string `json:"without,omitempty"`
 	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is
@@ -57,8 +59,8 @@ type pooled struct {
 	L2     float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh  int      `json:"fresh,omitempty"` // 0: the limit of many
 	// Honest is the probability of each client, in the order of Clients, that its upload is true, Claimed the images that it
-	// claims, and Counted how many of them count if it is honest; none where honesty is not judged. Disputed are the classes of which
-	// much was left out.
+	// claims, calibration points among them, and Counted how many of them count if it is honest; none where honesty is not judged. Disputed
+	// are the classes of which much was left out.
 	Honest   []float64 `json:"p_honest,omitempty"`
 	Claimed  []float64 `json:"claimed,omitempty"`
 	Counted  []float64 `json:"counted,omitempty"`
@@ -347,10 +349,24 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uplo
 
 // count adds the uploads of a round to its account.
 func (p *pooled) count(uploads []pool.Upload) {
-	for _, u := range uploads {
+	calibration, any := make([]int, len(uploads)), false
+	for i, u := range uploads {
 		p.Clients = append(p.Clients, u.Client)
 		p.Points, p.N = p.Points+u.Points.N, p.N+u.Images()
+		calibration[i] = u.Images() - u.N
+		any = any || calibration[i] > 0
 	}
+	if any {
+		p.Calibration = calibration
+	}
+}
+
+// ofCalibration says that some of the images are calibration points.
+func ofCalibration(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of them calibration points", n)
 }
 
 // leftOut warns of each upload that was left out, and lists why.
@@ -367,8 +383,8 @@ func warnPool(cmd *cobra.Command, text string) { fmt.Fprintln(cmd.ErrOrStderr(),
 // describe sets the posterior's account of the round: its form, shape, penalty and the honesty of its clients.
 func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if j := post.Judgement; j != nil {
-		p.Honest, p.Claimed, p.Counted, p.Disputed = j.Honest, j.Claimed, j.Counted, disputed(j, r.Client.Classes)
-		p.Anchor = r.Anchored(j)
+		p.Honest, p.Disputed, p.Anchor = j.Honest, disputed(j, r.Client.Classes), r.Anchored(j)
+		p.Claimed, p.Counted = r.Images(j)
 	}
 	if post.Effects.Any() {
 		p.Effects = post.Effects.Size
@@ -414,7 +430,11 @@ func (p *pooled) print(w io.Writer) error {
 	if p.Summed > 0 {
 		uploads += fmt.Sprintf(" and the sums of %d clients (%d more were left out of them)", p.Summed, p.LeftOut)
 	}
-	fmt.Fprintf(&b, "from:       %s, %d points for n = %d\n", uploads, p.Points, p.N)
+	calibration := 0
+	for _, n := range p.Calibration {
+		calibration += n
+	}
+	fmt.Fprintf(&b, "from:       %s, %d points for n = %d%s\n", uploads, p.Points, p.N, ofCalibration(calibration))
 	if p.Kappa != nil {
 		corpus := "without a corpus"
 		if p.Corpus != nil && *p.Corpus > 0 {
@@ -469,7 +489,11 @@ func (p *pooled) printClients(b *strings.Builder) {
 	})
 	fmt.Fprintf(b, "clients:    %9s %9s %9s\n", "P(honest)", "claimed", "counted")
 	for _, m := range order[:min(len(order), maxClients)] {
-		fmt.Fprintf(b, "            %9.2f %9.0f %9.0f  %s\n", p.Honest[m], p.Claimed[m], p.Counted[m], p.Clients[m])
+		calibration := ""
+		if p.Calibration != nil {
+			calibration = ofCalibration(p.Calibration[m])
+		}
+		fmt.Fprintf(b, "            %9.2f %9.0f %9.0f  %s%s\n", p.Honest[m], p.Claimed[m], p.Counted[m], p.Clients[m], calibration)
 	}
 	if more := len(order) - maxClients; more > 0 {
 		fmt.Fprintf(b, "            and %d more (--json lists all)\n", more)

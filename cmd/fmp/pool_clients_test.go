@@ -6,7 +6,7 @@ import (
 )
 
 // TestPrintClients: suspects come first, then the clients of whose claim the smallest share counts; of many the text names twenty. A
-// classifier for a suspect is told of.
+// classifier for a suspect is told of, and so are calibration points.
 func TestPrintClients(t *testing.T) {
 	p := pooled{Clients: []string{"small", "large", "suspect"}, Honest: []float64{0.99, 0.98, 0.1}, Claimed: []float64{20, 20000, 20},
 		Counted: []float64{20, 57.4, 20}}
@@ -31,7 +31,12 @@ func TestPrintClients(t *testing.T) {
 			t.Errorf("for %q:\n%s", c.of, b.String())
 		}
 	}
-	p.For = ""
+	p.For, p.Calibration = "", []int{0, 10, 0}
+	b.Reset()
+	if p.printClients(&b); b.String() != strings.Replace(want, "large", "large, 10 of them calibration points", 1) {
+		t.Errorf("with calibration points:\n%s", b.String())
+	}
+	p.Calibration = nil
 	for range 30 {
 		p.Clients, p.Honest, p.Claimed, p.Counted = append(p.Clients, "x"), append(p.Honest, 1), append(p.Claimed, 5), append(p.Counted, 5)
 	}

@@ -118,7 +118,7 @@ func (o *poolRun) withdrawn(r *pool.Round) error {
 	}
 	o.withdrawal = &pool.Withdrawal{Round: r.Uploads[0].Round, Graph: r.Uploads[0].Model, Time: time.Now().UTC()}
 	for _, u := range o.gone {
-		o.withdrawal.Withdrawn = append(o.withdrawal.Withdrawn, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.N})
+		o.withdrawal.Withdrawn = append(o.withdrawal.Withdrawn, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.Images()})
 	}
 	for _, path := range o.published {
 		if err := o.withdrawal.Add(path); err != nil {

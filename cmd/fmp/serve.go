@@ -656,7 +656,8 @@ func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload, rest *poo
 		}
 	}
 	if j := post.Judgement; j != nil {
-		made.Honest, made.Counted, s.Anchor = j.Honest, j.Counted, r.Anchored(j)
+		made.Honest, s.Anchor = j.Honest, r.Anchored(j)
+		_, made.Counted = r.Images(j)
 		for _, p := range j.Honest {
 			if p < 0.5 {
 				s.Suspects++

@@ -10,6 +10,7 @@ import (
 	"image/color"
 	"image/png"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -361,8 +362,9 @@ func TestServe(t *testing.T) {
 		t.Errorf("on the server's own images: %+v of %+v", on, v)
 	}
 	pooled := f.path("pooled.onnx")
-	f.fmp("pool", f.path("keys/c000.7.upload"), f.path("keys/c001.7.upload"), "--client-graph", f.path("client.onnx"), "-o", pooled,
+	said := f.fmp("pool", f.path("keys/c000.7.upload"), f.path("keys/c001.7.upload"), "--client-graph", f.path("client.onnx"), "-o", pooled,
 		"--engine.name", "pure")
+	f.sameImages(said, pooled)
 	predict := func(model string) string {
 		_, predictions, _ := strings.Cut(f.fmp("predict", model, f.path("images/c002"), "--json", "--engine.name", "pure"), `"predictions"`)
 		return predictions
@@ -448,6 +450,28 @@ func TestServe(t *testing.T) {
 	}
 	if later := f.published(1); !bytes.Equal(later, classifier) {
 		t.Error("another classifier after a restart")
+	}
+}
+
+// sameImages checks that ten images are ten wherever a number of them is told, two of them calibration points.
+func (f *federation) sameImages(pooled, classifier string) {
+	f.t.Helper()
+	for _, want := range []string{" points for n = 20, 2 of them calibration points\n", " 10        10  c000, 2 of them calibration points\n"} {
+		if !strings.Contains(pooled, want) {
+			f.t.Errorf("fmp pool does not say %q:\n%s", want, pooled)
+		}
+	}
+	for _, m := range f.status().Members {
+		if m.N != 10 || m.Counted == nil || m.Client == "c000" && math.Round(*m.Counted) != 10 {
+			f.t.Errorf("the status says %+v; want 10 images, of c000 all of them counted", m)
+		}
+	}
+	_, manifest, err := models.Load(classifier)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if o, err := models.ReadOrigin(manifest); err != nil || len(o.Clients) != 2 || o.Clients[0].N != 10 || o.Clients[1].N != 10 {
+		f.t.Errorf("the provenance is of %+v, %v", o.Clients, err)
 	}
 }
 

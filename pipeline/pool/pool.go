@@ -347,7 +347,7 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 	}
 	for _, u := range r.Uploads {
 		if r.members == nil {
-			o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.N})
+			o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.Images()})
 		}
 	}
 	if r.Rest != nil {

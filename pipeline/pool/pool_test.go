@@ -25,6 +25,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
@@ -412,6 +413,25 @@ func TestCounted(t *testing.T) {
 			math.Abs(j.Counted[0]-12) > 1e-4 {
 			t.Errorf("claimed %v, counted %v", j.Claimed, j.Counted)
 		}
+	}
+}
+
+// TestImages: a client's images are one number, as its upload states it: those that are kept for sets are in no mass, and are images too.
+func TestImages(t *testing.T) {
+	at := func(client string, u *federate.Upload) Upload {
+		u.Client, u.N = client, 50
+		return Upload{Upload: u}
+	}
+	r := &Round{Uploads: []Upload{at("none", &federate.Upload{}), at("means", &federate.Upload{Calibration: &point.Set{N: 10}}),
+		at("moments", &federate.Upload{Within: &moments.Within{Labels: make([]int, 10)}}),
+		at("liar", &federate.Upload{Calibration: &point.Set{N: 10}})}}
+	j := &posterior.Judgement{Claimed: []float64{50, 50, 55, 50}, Counted: []float64{50, 50, 55, 20}}
+	claimed, counted := r.Images(j)
+	if !slices.Equal(claimed, []float64{50, 60, 60, 60}) || !slices.Equal(counted, []float64{50, 60, 60, 30}) {
+		t.Errorf("claimed %v, counted %v", claimed, counted)
+	}
+	if j.Claimed[1] != 50 || j.Counted[3] != 20 {
+		t.Errorf("the judgement was changed: %+v", j)
 	}
 }
 

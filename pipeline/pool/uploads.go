@@ -8,6 +8,7 @@ import (
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/posterior"
 )
 
 // MaxUploads is the maximum number of clients of one round; MaxPoints is the number of points that a round is computed with: if
@@ -98,4 +99,16 @@ func Twins(us []Upload) []string {
 		first[key] = append(first[key], i)
 	}
 	return out
+}
+
+// Images returns how many images each client of a round claims, and how many of them count if it is honest. Calibration points that are
+// kept for prediction sets have no mass, so that the judgement lacks them; they are images of their clients too.
+func (r *Round) Images(j *posterior.Judgement) (claimed, counted []float64) {
+	claimed, counted = slices.Clone(j.Claimed), slices.Clone(j.Counted)
+	for m, u := range r.Uploads {
+		if all := float64(u.Images()); u.Images() > u.N {
+			claimed[m], counted[m] = all, counted[m]+all-claimed[m]
+		}
+	}
+	return claimed, counted
 }
