@@ -7,11 +7,57 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"fmp/models"
 )
+
+// TestNothingBegun: a private upload that is refused begins no ledger, nor a seal or a folder for one; an empty file gets no seal.
+func TestNothingBegun(t *testing.T) {
+	graph, dir := privateGraph(t), t.TempDir()
+	im, labels := blobs(6)
+	photos, _ := folder(t, im, labels)
+	taken, empty, folder := filepath.Join(dir, "taken"), filepath.Join(dir, "empty.jsonl"), filepath.Join(dir, "folder")
+	try := func(ledger, out, epsilon string, args ...string) (int, string) {
+		var log bytes.Buffer
+		code := execute(context.Background(), append([]string{"compress", "--model", graph, "--client", "a", "--epsilon", epsilon,
+			"-o", filepath.Join(dir, out), "--ledger", ledger, photos}, args...), io.Discard, &log)
+		return code, log.String()
+	}
+	if code, log := try(filepath.Join(dir, "first.jsonl"), "taken", "1"); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, log)
+	}
+	before, err := os.ReadFile(taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, empty, nil)
+	for _, ledger := range []string{filepath.Join(dir, "new.jsonl"), filepath.Join(folder, "new.jsonl"), empty} {
+		if code, log := try(ledger, "over", "1", "--max-epsilon", "0.5"); code != exitUsage || !strings.Contains(log, "--max-epsilon allows 0.5") {
+			t.Errorf("%s: over the limit: exit code %d: %s", ledger, code, log)
+		}
+		if code, log := try(ledger, "taken", "2"); code != exitUsage || !strings.Contains(log, "already, of other images") {
+			t.Errorf("%s: in the place of another: exit code %d: %s", ledger, code, log)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	want := []string{empty, filepath.Join(dir, "first.jsonl"), filepath.Join(dir, "first.jsonl.seal"), taken,
+		taken + ".classes.csv"}
+	if err != nil || !slices.Equal(left, want) {
+		t.Errorf("the folder has %q, %v; want %q", left, err, want)
+	}
+	if after, err := os.ReadFile(taken); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the upload that was there was changed (%v)", err)
+	}
+	if code, log := try(empty, "one", "1"); code != exitOK {
+		t.Errorf("an empty ledger: exit code %d: %s", code, log)
+	}
+	if _, err := os.Stat(empty + ".seal"); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestSpent: a private upload is made once; what further ones of the same images spend is added up, image by image, and held to
 // --max-epsilon.

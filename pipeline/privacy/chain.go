@@ -28,15 +28,18 @@ type chain struct {
 	// Lines is the number of lines of the chain that the ledger had when it was last read, and Last the digest of the last of these.
 	Lines int    `json:"lines"`
 	Last  string `json:"last,omitempty"`
+
+	unsaved bool // the key is new, and in no file
 }
 
-// openChain reads the seal of a ledger, made where neither it nor a chain is there, and holds the ledger's lines against it.
+// openChain reads the seal of a ledger, new where neither it nor a chain is there, and holds the ledger's lines against it. A new seal is
+// written where there are lines, which it covers.
 func openChain(path string, lines []byte) (*chain, error) {
 	c := &chain{}
 	data, err := regularfile.ReadFile(path, maxSeal)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.Key = make([]byte, sha256.Size)
+		c.Key, c.unsaved = make([]byte, sha256.Size), true
 		rand.Read(c.Key) // never fails
 	case err != nil:
 		return nil, fmt.Errorf("its seal: %w", err)
@@ -46,18 +49,25 @@ func openChain(path string, lines []byte) (*chain, error) {
 				"for lost", path, err)
 		}
 	}
-	missing := err != nil
 	n, last, err := c.follow(path, lines)
 	if err != nil {
 		return nil, err
 	}
-	if missing || n > c.Lines {
+	if c.unsaved && len(lines) > 0 || n > c.Lines {
 		c.Lines, c.Last = n, last
-		if data, err = json.Marshal(c); err == nil {
-			err = atomicfile.WritePrivate(path, append(data, '\n'))
-		}
+		err = c.save(path)
 	}
 	return c, err
+}
+
+// save writes the seal.
+func (c *chain) save(path string) error {
+	data, err := json.Marshal(c)
+	if err == nil {
+		err = atomicfile.WritePrivate(path, append(data, '\n'))
+	}
+	c.unsaved = err != nil
+	return err
 }
 
 // follow returns the number of lines of the chain in a ledger, and the digest of the last. A line that does not follow is an error, as are

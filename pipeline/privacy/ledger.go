@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -157,6 +160,9 @@ func (e *SpentError) Error() string {
 // Find returns the last release that answered the same question about the same images, nil where there is none.
 func (l Ledger) Find(s Spending) (*Spending, error) {
 	var found *Spending
+	if !l.begun() {
+		return nil, nil
+	}
 	err := l.read(func(lines []byte, _ *chain) (_ []byte, err error) {
 		found, err = Find(lines, s)
 		return nil, err
@@ -179,6 +185,11 @@ func Find(lines []byte, s Spending) (found *Spending, err error) {
 // [SpentError], and nothing is written (0: no limit). Unless again is set, so is a release that was made before: another process may have
 // made it meanwhile.
 func (l Ledger) Spend(s Spending, limit float64, again bool) (total float64, earlier int, err error) {
+	if !l.begun() { // what would be refused begins none
+		if _, total, earlier, err = Spend(nil, s, limit, again); err != nil {
+			return total, earlier, fmt.Errorf("privacy: ledger %s: %w", l.Path, err)
+		}
+	}
 	err = l.read(func(lines []byte, c *chain) (line []byte, err error) {
 		if _, total, earlier, err = Spend(lines, s, limit, again); err != nil {
 			return nil, err
@@ -210,6 +221,14 @@ func Spend(lines []byte, s Spending, limit float64, again bool) (line []byte, to
 	return append(line, '\n'), total, earlier, err
 }
 
+// begun reports whether the ledger or its seal is there, in whatever state. Nothing is made for a question to one that is not.
+func (l Ledger) begun() bool {
+	return slices.ContainsFunc([]string{l.Path, l.Path + SealSuffix}, func(path string) bool {
+		_, err := os.Lstat(path)
+		return !errors.Is(err, fs.ErrNotExist)
+	})
+}
+
 // read passes the lines of the file to next, with the chain that they follow, and appends its result. The seal then holds the end of
 // these lines.
 func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
@@ -218,7 +237,11 @@ func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 		if err != nil {
 			return nil, err
 		}
-		return next(lines, c)
+		more, err := next(lines, c)
+		if err == nil && len(more) > 0 && c.unsaved {
+			err = c.save(l.Path + SealSuffix) // before its first line, which no other key could follow
+		}
+		return more, err
 	})
 	if err != nil {
 		return fmt.Errorf("privacy: ledger %w", err)
