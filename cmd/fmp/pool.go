@@ -100,6 +100,7 @@ type poolRun struct {
 	graph    *onnx.Model // the client graph; nil: the one of the program that made the uploads
 	manifest models.Manifest
 	want     federate.Expect
+	bar      *progress
 }
 
 func newPoolCommand() *cobra.Command {
@@ -227,6 +228,8 @@ func (o *poolRun) open(oneRound bool) (err error) {
 func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
 	res := pooled{Output: o.out, Without: o.without}
+	o.bar = newLateProgress(cmd.ErrOrStderr())
+	defer o.bar.close()
 	prepare := o.fileRound
 	if o.state != "" {
 		prepare = o.stateRound
@@ -247,7 +250,9 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer eng.Close()
+	r.Progress = o.bar.report
 	p, err := r.Posterior(ctx, eng)
+	o.bar.close()
 	if err != nil {
 		return err
 	}
@@ -330,7 +335,7 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uplo
 		if uploads, rest, err = pool.Merged(p, o.settings.Trust); err != nil {
 			return nil, nil, err
 		}
-	} else if uploads, bad = pool.ReadUploads(files, o.want); len(bad) > 0 && (!o.skip || len(uploads) == 0) {
+	} else if uploads, bad = o.read(files); len(bad) > 0 && (!o.skip || len(uploads) == 0) {
 		return nil, nil, errors.Join(bad...)
 	}
 	if uploads, o.gone, err = pool.Without(uploads, o.without); err != nil {
@@ -345,6 +350,12 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uplo
 		warnPool(cmd, twins)
 	}
 	return uploads, rest, nil
+}
+
+// read reads uploads in files.
+func (o *poolRun) read(files []string) ([]pool.Upload, []error) {
+	defer o.bar.close()
+	return pool.ReadUploads(files, o.want, o.bar.report)
 }
 
 // count adds the uploads of a round to its account.

@@ -83,7 +83,7 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, usageError(fmt.Errorf("reading state: %w", err))
 	}
-	uploads, bad := pool.ReadUploads(files, o.want)
+	uploads, bad := o.read(files)
 	if len(bad) > 0 && !o.skip {
 		return nil, usageError(errors.Join(bad...))
 	}

@@ -195,3 +195,42 @@ func TestPoolUnfit(t *testing.T) {
 		t.Errorf("exit code %d, %s: %+v", code, errs, p)
 	}
 }
+
+// TestPoolShowsProgress: where pooling takes its time, standard error says how far it is, and the JSON on standard output stays JSON;
+// a quick run says nothing.
+func TestPoolShowsProgress(t *testing.T) {
+	client := shippedFile(t, models.KindEmbedding)
+	_, f, err := models.Load(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	args := []string{"pool", "--engine.name", "pure", "--predictor", shippedFile(t, models.KindPredictor), "--client-graph", client, "--json",
+		"-o", filepath.Join(dir, "out.npy")}
+	for i := range 3 {
+		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i)), fmt.Sprint("client ", i), f.Digest, 1))
+	}
+	run := func() string {
+		var out, log bytes.Buffer
+		if code := execute(context.Background(), args, nil, &out, &log); code != exitOK {
+			t.Fatalf("exit code %d: %s", code, log.String())
+		}
+		var res pooled
+		if err := json.Unmarshal(out.Bytes(), &res); err != nil || len(res.Clients) != 3 {
+			t.Fatalf("standard output is %q: %v", out.String(), err)
+		}
+		return log.String()
+	}
+	if log := run(); strings.Contains(log, " of ") {
+		t.Errorf("a quick run says %q", log)
+	}
+	was := quietInLog
+	t.Cleanup(func() { quietInLog = was })
+	quietInLog = 0
+	log := run()
+	for _, want := range []string{"uploads: 3 of 3 (100%)", "samples: 20 of 20 (100%)"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %q in:\n%s", want, log)
+		}
+	}
+}

@@ -43,6 +43,37 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, bars: isTerminal(w), now: time.Now}
 }
 
+// newLateProgress is newProgress for work that mostly takes a moment: nothing is written in the first seconds, in a log in the first ten.
+func newLateProgress(w io.Writer) *progress {
+	p := newProgress(w)
+	after := quietInLog
+	if p.bars {
+		w, after = printable.Raw(w), quiet
+	}
+	p.w = &late{w, time.Now().Add(after), time.Now}
+	return p
+}
+
+// How long late progress waits on a terminal, and in a log. Tests wait less.
+var (
+	quiet      = 2 * time.Second
+	quietInLog = logEvery
+)
+
+// late is a writer that drops all bytes before a time.
+type late struct {
+	to   io.Writer
+	from time.Time
+	now  func() time.Time
+}
+
+func (l *late) Write(b []byte) (int, error) {
+	if l.now().Before(l.from) {
+		return len(b), nil
+	}
+	return l.to.Write(b)
+}
+
 func isTerminal(w any) bool {
 	if to, ok := w.(io.Writer); ok {
 		w = printable.Raw(to)

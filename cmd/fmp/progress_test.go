@@ -59,3 +59,27 @@ func TestProgressBar(t *testing.T) {
 		t.Errorf("drew %q", out.String())
 	}
 }
+
+// TestLateProgress: work of a moment writes nothing; longer work is shown from then on, with rate and time left.
+func TestLateProgress(t *testing.T) {
+	var out bytes.Buffer
+	p := newLateProgress(&out)
+	now := time.Now()
+	clock := func() time.Time { return now }
+	p.now, p.w.(*late).now = clock, clock
+	p.report("short", 0, 2)
+	p.report("short", 2, 2)
+	p.report("long", 0, 40)
+	now = now.Add(logEvery / 2)
+	p.report("long", 5, 40)
+	if out.Len() > 0 {
+		t.Errorf("in the first seconds it wrote %q", out.String())
+	}
+	now = now.Add(logEvery)
+	p.report("long", 15, 40)
+	p.report("long", 40, 40)
+	p.close()
+	if want := "long: 15 of 40 (37%), 1/s, 25s left\nlong: 40 of 40 (100%), 2.67/s\n"; out.String() != want {
+		t.Errorf("wrote %q; want %q", out.String(), want)
+	}
+}

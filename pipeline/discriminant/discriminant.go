@@ -78,6 +78,8 @@ type Options struct {
 	// Effects is the covariance, [k, k], of the shifts of clients whose images the heads are for; nil where these have none. Kappa
 	// is then told by calibration points with their clients' shifts.
 	Effects *mat.SymDense
+	// Drawn is told how many of the heads are drawn; nil: nobody asks.
+	Drawn func(done, all int)
 }
 
 // Posterior is the result.
@@ -638,6 +640,9 @@ func (p *pooled) draw(ctx context.Context, h *head, kappas []float64, o Options)
 			sign = -1
 		}
 		heads[s] = p.at(h, e, sign, h.temperature(kappas[s]))
+		if o.Drawn != nil {
+			o.Drawn(s+1, len(heads))
+		}
 	}
 	return heads, nil
 }

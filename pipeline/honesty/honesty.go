@@ -35,6 +35,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -96,6 +97,19 @@ type Uploads struct {
 	Known *Known
 	// Wide says that the uploads have fewer coordinates than the round (wide.go), and Pool's class means are of these.
 	Wide bool
+	// Progress is told of the steps of Propose, or of Weigh where no chain proposed states, from any goroutine; nil: nobody asks.
+	Progress func(stage string, done, total int)
+}
+
+// counter returns a function that reports one step more, of total.
+func (u *Uploads) counter(total int) func() {
+	if u.Progress == nil {
+		return func() {}
+	}
+	const stage = "who is honest"
+	u.Progress(stage, 0, total)
+	var done atomic.Int64
+	return func() { u.Progress(stage, int(done.Add(1)), total) }
 }
 
 // Known are class means of images that the server knows, its own or those of an earlier round, which anchor who is honest. They count as
@@ -264,6 +278,10 @@ func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool, 
 		return nil, fmt.Errorf("honesty: %w", err)
 	}
 	l := make([]float64, len(states))
+	step := func() {}
+	if len(proposed) == 0 {
+		step = u.counter(len(states))
+	}
 	g, work := errgroup.WithContext(ctx)
 	g.SetLimit(goroutines(threads))
 	for q := range states {
@@ -272,6 +290,7 @@ func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool, 
 				return err
 			}
 			l[q] = h.logPosterior(states[q])
+			step()
 			return nil
 		})
 	}
@@ -768,6 +787,7 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 		return nil, fmt.Errorf("honesty: %w", err)
 	}
 	out := make([][]bool, Proposals*(to-from))
+	step := u.counter(sweeps * (to - from))
 	g, work := errgroup.WithContext(ctx)
 	g.SetLimit(goroutines(threads))
 	for i := from; i < to; i++ {
@@ -783,6 +803,7 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 					return err
 				}
 				h.sweep(z, power*min(1, 0.03*math.Pow(1/0.03, float64(t)/(0.6*sweeps))), r)
+				step()
 			}
 			out[Proposals*(i-from)] = slices.Clone(z)
 			// With many clients a draw contains some states that are individually improbable: the nearby mode is proposed as well.

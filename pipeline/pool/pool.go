@@ -30,6 +30,8 @@ type Round struct {
 	// Graph is the client graph (or the embedding) behind the uploads, Client its manifest.
 	Graph  *onnx.Model
 	Client models.Manifest
+	// Progress is told how far a posterior is that is sampled here, from any goroutine; nil: nobody asks.
+	Progress func(stage string, done, total int)
 
 	predictor *onnx.Model     // nil if there is only an open one
 	drawer    models.Manifest // the predictor's manifest

@@ -115,7 +115,7 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream,
-		Corpus: r.CorpusMoments}, Honesty: !r.Trust, Threads: r.Threads}
+		Corpus: r.CorpusMoments}, Honesty: !r.Trust, Threads: r.Threads, Progress: r.Progress}
 	if r.Rest != nil {
 		o.Rest = &discriminant.Client{Means: r.Rest.Means, Within: r.Rest.Within}
 	}
@@ -223,6 +223,7 @@ func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 		if err != nil {
 			return nil, err
 		}
+		u.Progress = s.round.Progress
 		proposed, err := u.Propose(ctx, lambda, s.round.Seed, p.From, p.To, s.round.Threads)
 		return &Piece{Proposed: proposed}, err
 	}
@@ -261,6 +262,9 @@ func (s *Sampling) Posterior(ctx context.Context,
 				if out[i], err = s.Do(ctx, p); err != nil {
 					return nil, err
 				}
+				if report := s.round.Progress; report != nil && !p.Chains {
+					report("samples", p.To, s.round.Samples)
+				}
 			}
 			return out, nil
 		}
@@ -285,6 +289,7 @@ func (s *Sampling) Posterior(ctx context.Context,
 				return nil, fmt.Errorf("pool: the parts hold %d proposals of %d chains; want %d a chain", len(proposed), n, honesty.Proposals)
 			}
 		}
+		u.Progress = s.round.Progress
 		if whole.States, err = honesty.Weigh(ctx, u, lambda, proposed, s.round.Threads); err != nil {
 			return nil, err
 		}

@@ -25,12 +25,16 @@ type Upload struct {
 }
 
 // ReadUploads reads and checks the uploads of one round, each from a different client, all made by one model. Fields that want leaves open
-// are taken from the first good upload. bad are the errors of all uploads that cannot be used.
-func ReadUploads(paths []string, want federate.Expect) (good []Upload, bad []error) {
+// are taken from the first good upload. bad are the errors of all uploads that cannot be used. progress is told of
+// each; nil: nobody asks.
+func ReadUploads(paths []string, want federate.Expect, progress func(stage string, done, total int)) (good []Upload, bad []error) {
 	return gather(len(paths), want, func(i int) (string, []byte, error) {
 		data, err := regularfile.ReadFile(paths[i], federate.MaxBytes)
 		if err != nil {
 			err = fmt.Errorf("reading upload: %w", err)
+		}
+		if progress != nil {
+			progress("uploads", i+1, len(paths))
 		}
 		return paths[i], data, err
 	})

@@ -33,17 +33,38 @@ type MomentsOptions struct {
 	// Known are moments that nobody doubts: they anchor who is honest (honesty.Known), and count nowhere else; nil: none.
 	Known   *discriminant.Client
 	Threads int // goroutines at most; 0: one a processor
+	// Progress is told how far the work is, from any goroutine; nil: nobody asks.
+	Progress func(stage string, done, total int)
 }
+
+// report tells Progress.
+func (o *MomentsOptions) report(stage string, done, total int) {
+	if o.Progress != nil {
+		o.Progress(stage, done, total)
+	}
+}
+
+// Stages of the work. The first has a step for shifts and, where clients are judged, one for their judges.
+const (
+	readingMoments = "reading moments"
+	makingSamples  = "samples"
+)
 
 // Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no corpus; c is how features are embedded.
 // Where clients have effects (package effect), class means and calibration points are read less these. For a client to come the covariance
 // within classes is wider by that of effects; for a client of the round all rows are shifted by its effect. A client whose shift cannot be
 // told from classes that lie nearer together (effect.Effects.Near) is not honest: counted, its shift would widen the temperature for all.
 func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o MomentsOptions) (*Result, error) {
+	judged, steps := o.Honesty && len(clients) > 1, 1
+	if judged {
+		steps = 2
+	}
+	o.report(readingMoments, 0, steps)
 	effects, err := momentsEffects(clients, o)
 	if err != nil {
 		return nil, err
 	}
+	o.report(readingMoments, 1, steps)
 	if effects.Any() {
 		clients = less(clients, effects, o.For)
 		if o.For == 0 {
@@ -56,15 +77,18 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 		all[m] = m
 	}
 	states := []momentsState{{all, o.Samples}}
-	if o.Honesty && len(clients) > 1 {
+	if judged {
 		if clients, states, j, err = judgeMoments(ctx, clients, effects, o); err != nil {
 			return nil, err
 		}
 	}
 	var e Ensemble
 	var first *discriminant.Posterior
+	before := 0 // samples of earlier states
+	o.report(makingSamples, 0, o.Samples)
 	for i, s := range states {
 		of := o.Options
+		of.Drawn = func(done, all int) { o.report(makingSamples, before+s.samples*done/all, o.Samples) }
 		if of.Samples = s.samples; i > 0 {
 			of.Stream = fmt.Sprintf("%s/state %d", o.Stream, i)
 		}
@@ -79,6 +103,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 		if err != nil {
 			return nil, err
 		}
+		before += s.samples
 		if e = append(e, p.Heads...); i == 0 {
 			first = p
 		}

@@ -43,6 +43,7 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	o.report(readingMoments, 2, 2)
 	if effects != nil && o.Known == nil {
 		for m, near := range effects.Near {
 			if near {
@@ -53,6 +54,7 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	c := claims{claimed: u.Masses, lambda: lambda}
 	u.Copies()
 	c.uploads = u.Bound()
+	c.uploads.Progress = o.Progress
 	for m := range clients {
 		if claimed := floats.Sum(c.claimed[m*u.Classes:][:u.Classes]); claimed > 0 {
 			clients[m].Share = floats.Sum(c.uploads.Masses[m*u.Classes:][:u.Classes]) / claimed
