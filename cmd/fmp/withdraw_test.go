@@ -105,6 +105,23 @@ func (f *federation) heeded(key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, err := identity.Load(f.path("gone/server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, err := wire.ReadNotice(notice, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere.Round, elsewhere.Superseded = 8, []wire.VersionRef{}
+	elsewhere.Sign(own)
+	next, err := json.Marshal(elsewhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("next.notice", next)
+	f.write("short.notice", notice[:len(notice)/2])
+	f.write("empty.notice", nil)
 	image := f.path("images/c002/3/0.png")
 	calibrated, was, err := models.Load(f.path("classifier.onnx"))
 	if err == nil {
@@ -132,6 +149,11 @@ func (f *federation) heeded(key string) {
 		{"fmp", []string{"predict", "last.onnx", image, "--notice", "forged.notice"}, 2, "not signed"},
 		{"fmp", []string{"predict", "last.onnx", image, "--notice", "classifier.onnx.notice", "--server-key", other.PublicText()}, 2,
 			"not signed"},
+		{"fmp", []string{"predict", "classifier.onnx", image, "--notice", "next.notice", "--server-key", key}, 2, "it is of round 8"},
+		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image, "--notice", "next.notice"}, 2, "tells nothing of"},
+		{"fmp", []string{"verify", "classifier.onnx", "--key", "signer.pem.pub", "--notice", "next.notice"}, 2, "it is of round 8"},
+		{"fmp", []string{"predict", "last.onnx", image, "--notice", "short.notice"}, 2, "notice"},
+		{"fmp", []string{"verify", "last.onnx", "--key", "signer.pem.pub", "--notice", "empty.notice"}, 2, "notice"},
 		{"fmp", []string{"predict", "last.onnx", image, "--server-key", key}, 3, "notice"},
 		{"fmp-edge", []string{"predict", "--model", "last.onnx", image, "--notice", "missing"}, 3, "notice"},
 	} {

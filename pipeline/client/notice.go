@@ -16,7 +16,8 @@ const maxClassifier = 2 << 30
 
 // Heed returns [wire.ErrSuperseded] if a notice of its round's server names a classifier: the notice in a file, by default that of the
 // classifier's name with .notice, if there is one. Where the server's key (base64) is given, there must be a notice that it signed; else a
-// notice that somebody put beside the classifier is believed, as it can do no more than stop its use.
+// notice that somebody put beside the classifier is believed, as it can do no more than stop its use. A notice of another round than the
+// one that the classifier's provenance states is an error.
 func Heed(classifier, notice, server string) error {
 	data, err := regularfile.ReadFile(cmp.Or(notice, classifier+".notice"), wire.MaxNotice)
 	if notice == "" && server == "" && errors.Is(err, fs.ErrNotExist) {
@@ -33,11 +34,15 @@ func Heed(classifier, notice, server string) error {
 	if err != nil {
 		return fmt.Errorf("notice of superseded versions: %w", err)
 	}
-	of, err := descent(classifier)
+	o, err := origin(classifier)
 	if err != nil {
 		return fmt.Errorf("notice of superseded versions: %w", err)
 	}
-	for _, d := range append([]string{digest}, of...) {
+	if o.Client != "" && (o.Round != n.Round || o.Client != n.Graph) {
+		return fmt.Errorf("%s: notice: it is of round %d with client graph %.80s, and tells nothing of %s, which is of round %d with %.80s",
+			cmp.Or(notice, classifier+".notice"), n.Round, n.Graph, classifier, o.Round, o.Client)
+	}
+	for _, d := range append([]string{digest}, o.Of...) {
 		if err := n.Heed(d); err != nil {
 			return fmt.Errorf("%s is not used: %w", classifier, err)
 		}
@@ -45,12 +50,11 @@ func Heed(classifier, notice, server string) error {
 	return nil
 }
 
-// descent returns the digests of the classifiers that one was made from by calibration.
-func descent(classifier string) ([]string, error) {
+// origin returns the provenance of a classifier, with the digests of those that it was made from by calibration.
+func origin(classifier string) (o models.Origin, err error) {
 	_, f, err := models.Load(classifier)
 	if err != nil {
-		return nil, nil // no model, and no classifier that anything would run
+		return o, nil // no model, and no classifier that anything would run
 	}
-	o, err := models.ReadOrigin(f)
-	return o.Of, err
+	return models.ReadOrigin(f)
 }

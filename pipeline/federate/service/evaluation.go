@@ -47,6 +47,10 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.release(client)
+	if gone := s.goneOf(client); gone != nil {
+		s.refuseGone(w, gone)
+		return
+	}
 	held := lease{in: s.intake}
 	defer held.release()
 	data, err := held.read(w, r, tally.MaxBytes, 1)
@@ -95,6 +99,13 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// goneOf returns the record of a client that withdrew, nil of others.
+func (s *Server) goneOf(client string) *store.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone[client]
 }
 
 // versionOf returns the number of the version of a SHA-256 that holds no withdrawn upload; 0 if there is none.
@@ -168,19 +179,33 @@ func (s *Server) reports(ctx context.Context, version int) (out []*tally.Report,
 			s.Log.Warn("an evaluation is left out", "object", name, "error", err)
 			continue
 		}
-		out = append(out, report)
+		if s.goneOf(report.Site) == nil { // what could not be deleted yet is not told
+			out = append(out, report)
+		}
 	}
 	return out, nil
 }
 
-// dropEvaluations deletes the reports of a client that withdrew.
-func (s *Server) dropEvaluations(ctx context.Context, client string) error {
+// dropEvaluations deletes the reports of all clients that withdrew.
+func (s *Server) dropEvaluations(ctx context.Context) error {
+	s.mu.Lock()
+	var of []string
+	for client := range s.gone {
+		of = append(of, evaluationsOf(client))
+	}
+	s.mu.Unlock()
+	if len(of) == 0 {
+		return nil
+	}
 	names, err := s.Store.Objects(ctx)
 	if err != nil {
 		return err
 	}
+	slices.Sort(of)
 	for _, name := range names {
-		if strings.HasPrefix(name, evaluationsOf(client)) {
+		// no beginning is one of another, so that the last that is not behind the name is the only one that may begin it
+		at, exact := slices.BinarySearch(of, name)
+		if !exact && at > 0 && strings.HasPrefix(name, of[at-1]) {
 			err = errors.Join(err, s.Store.DeleteObject(ctx, name))
 		}
 	}

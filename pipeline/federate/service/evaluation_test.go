@@ -3,8 +3,10 @@ package service
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
@@ -128,4 +130,51 @@ func TestEvaluations(t *testing.T) {
 		t.Errorf("about the next version: %d %s", status, answer)
 	}
 	pool(1)
+}
+
+// TestEvaluationsOfTheGone: a client that withdrew scores nothing, also a version from before its upload, nor does its report come back
+// where it is sent again or the server was killed before it was deleted.
+func TestEvaluationsOfTheGone(t *testing.T) {
+	f := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1s\n")
+	for _, c := range []string{"a", "c"} {
+		f.put(c, f.made(c, 1, nil))
+	}
+	f.pool()
+	reports := map[string][]byte{}
+	for _, c := range []string{"a", "b"} {
+		reports[c] = f.counted(c, 20, nil)
+		if status, answer := f.report(c, reports[c]); status != http.StatusNoContent {
+			t.Fatalf("%s: %d %s", c, status, answer)
+		}
+	}
+	late := f.made("b", 1, nil)
+	f.put("b", late)
+	f.pass(time.Hour)
+	f.pool()
+	f.gone("b", late)
+	f.pool()
+	alone := func(when string) {
+		t.Helper()
+		var r pooled.Result
+		status, data := f.request("GET", wire.RoundPath(3)+"/evaluation?version=1", nil, reader)
+		if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != 1 || r.Sites[0].Name != "a" {
+			t.Errorf("%s: %d %s", when, status, data)
+		}
+	}
+	alone("after the withdrawal")
+	for name, data := range map[string][]byte{"the same report": reports["b"], "one of the last version": f.counted("b", 20, nil)} {
+		if status, answer := f.report("b", data); status != http.StatusGone || code(t, answer) != wire.Withdrawn {
+			t.Errorf("%s: %d %s", name, status, answer)
+		}
+	}
+	if err := f.store.PutObject(t.Context(), evaluationName("b", 1), reports["b"]); err != nil {
+		t.Fatal(err)
+	}
+	alone("not deleted yet")
+	f.stop()
+	f.start()
+	if names, err := f.store.Objects(t.Context()); err != nil || slices.Contains(names, evaluationName("b", 1)) {
+		t.Errorf("after a start there are %q, %v", names, err)
+	}
+	alone("after a start")
 }

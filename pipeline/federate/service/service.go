@@ -155,6 +155,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, err
 		}
 	}
+	if err := s.dropEvaluations(ctx); err != nil {
+		return nil, err
+	}
 	if s.versions, err = c.Store.Versions(ctx); err != nil {
 		return nil, fmt.Errorf("reading the round's state: %w", err)
 	}

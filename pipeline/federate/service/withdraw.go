@@ -159,7 +159,7 @@ func (s *Server) takeOut(ctx context.Context, stored *store.Record, by string, s
 	left := len(s.in)
 	s.mu.Unlock()
 	s.Log.Info("upload withdrawn", "client", client, "upload", stored.Receipt.Upload, "by", by, "versions", held, "in", left)
-	err = errors.Join(s.Store.DropRefusal(ctx, client), s.dropEvaluations(ctx, client))
+	err = errors.Join(s.Store.DropRefusal(ctx, client), s.dropEvaluations(ctx))
 	if left < s.Round.MinUploads { // no version can take the place of the last
 		s.predictions.close()
 		err = errors.Join(err, s.dropVoid(ctx))
