@@ -119,7 +119,7 @@ played: ## a whole round with a late site, a withdrawal, evaluation and drift; c
 	$(GO) test -count=1 ./docs/examples -run TestPlayedRound
 
 test: setup vet testdata ## everything that must hold
-	$(GO) test ./...
+	$(GO) test -timeout 25m ./...
 	@set -ex; for d in bench/protocols bench/manifests bench/gomlx; do (cd $$d; GOWORK=off $(GO) vet .; GOWORK=off $(GO) test -count=1 .); done
 
 test-short: ## the tests that take seconds

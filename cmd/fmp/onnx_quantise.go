@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
@@ -95,11 +96,12 @@ classes, the sizes, and the time of one image on both engines.`,
 	f.StringVar(&q.images, "images", "", "`FOLDER` of images, one folder a class, or a data set by name")
 	f.StringVar(&q.onBad, "on-bad", "fail", "images that cannot be read: fail, or skip")
 	f.IntVar(&q.weightsOnly, "weights-only", 0, "store the weights alone in so many `BITS`, 8 or 4")
-	f.IntVar(&q.least, "least", 1024, "elements that weights must have to be stored so, of --weights-only")
+	f.IntVar(&q.least, "least", 1024, "elements that weights must have to be stored so, with --weights-only")
 	f.IntVar(&q.calibrate, "calibrate", 128, "images for ranges and loss, 2 to 10000")
 	f.IntVar(&q.test, "test", 500, "test images for agreement and accuracy, 1 to 100000")
 	f.StringVar(&q.method, "method", string(q.o.Method), "how ranges are chosen: mse, percentile or minmax")
 	f.Float64Var(&q.o.Percentile, "percentile", q.o.Percentile, "of the numbers of a value that its range holds, of --method percentile")
+	f.IntVar(&q.o.Bits, "weight-bits", q.o.Bits, "of weights: 8, or 7 for the ONNX Runtime on x86 without VNNI, which saturates sums of 8")
 	f.Float64Var(&q.o.Loss, "loss", q.o.Loss, "loss above which layers stay in float32")
 	f.Float64Var(&q.o.Float, "float", q.o.Float, "share of the layers that may stay in float32, 0 to 1")
 	f.Float64Var(&q.seconds, "seconds", 1, "how long to measure each engine and model, 0.01 to 600")
@@ -114,6 +116,20 @@ classes, the sizes, and the time of one image on both engines.`,
 	return cmd
 }
 
+// unused returns an error where a flag is given that --weights-only, or its absence, leaves without a meaning.
+func (q *quantising) unused(f *pflag.FlagSet) error {
+	wanted := map[string]bool{"least": q.weightsOnly != 0, "percentile": q.weightsOnly == 0 && q.o.Method == quantise.Percentile}
+	for _, name := range []string{"method", "loss", "float", "weight-bits"} {
+		wanted[name] = q.weightsOnly == 0
+	}
+	for _, name := range []string{"least", "method", "percentile", "loss", "float", "weight-bits"} {
+		if f.Changed(name) && !wanted[name] {
+			return usageErrorf("--%s would be ignored: see --help for what it goes with", name)
+		}
+	}
+	return nil
+}
+
 func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) error {
 	q.o.Method = quantise.Method(q.method)
 	switch {
@@ -125,6 +141,9 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 		return usageErrorf("--calibrate %d and --test %d; allowed are 2 to 10000 and 1 to 100000", q.calibrate, q.test)
 	case !(q.seconds >= 0.01 && q.seconds <= 600):
 		return usageErrorf("--seconds is %v; allowed are 0.01 to 600", q.seconds)
+	}
+	if err := q.unused(cmd.Flags()); err != nil {
+		return err
 	}
 	m, manifest, err := models.Load(path)
 	if err == nil {

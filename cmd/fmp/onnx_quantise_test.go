@@ -24,6 +24,7 @@ func TestONNXQuantise(t *testing.T) {
 		loss float64
 	}{
 		{"static", nil, .02},
+		{"seven", []string{"--weight-bits", "7"}, .03},
 		{"percentile", []string{"--method", "percentile", "--percentile", "99.9"}, .02},
 		{"eight", []string{"--weights-only", "8"}, .005},
 		{"four", []string{"--weights-only", "4"}, .3},
@@ -59,6 +60,10 @@ func TestONNXQuantise(t *testing.T) {
 		{[]string{"--method", "best"}, `method "best"`},
 		{[]string{"--weights-only", "3"}, "3 bits"},
 		{[]string{"--calibrate", "1"}, "--calibrate 1"},
+		{[]string{"--weight-bits", "6"}, "6 bits"},
+		{[]string{"--weights-only", "8", "--weight-bits", "7"}, "--weight-bits would be ignored"},
+		{[]string{"--percentile", "99"}, "--percentile would be ignored"},
+		{[]string{"--least", "9"}, "--least would be ignored"},
 		{[]string{"--seconds", "0"}, "--seconds is 0"},
 		{[]string{"--images", filepath.Join(dir, "none")}, "none"},
 	} {

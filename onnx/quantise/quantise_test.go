@@ -144,6 +144,23 @@ func TestStatic(t *testing.T) {
 					t.Errorf("on the ONNX Runtime the scores are %v off", d)
 				}
 			}
+			seven, report, err := Static(t.Context(), m, inGo(t, true), batches, Options{Method: method, Bits: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !(report.Loss < .02) {
+				t.Errorf("weights of 7 bits lose %v", report.Loss)
+			}
+			for _, v := range seven.Graph.Initializers {
+				if w, ok := v.Data.([]int8); ok && len(v.Shape) > 1 && (slices.Max(w) > 63 || slices.Min(w) < -63) {
+					t.Errorf("weights of 7 bits are %d to %d", slices.Min(w), slices.Max(w))
+				}
+			}
+			for _, b := range batches[:3] {
+				if d := far(run(t, theirs, seven, b), run(t, inGo(t, true), seven, b)); d > .05 {
+					t.Errorf("on the ONNX Runtime the scores are %v off", d)
+				}
+			}
 		})
 	}
 	if count(m, "BatchNormalization") != 3 {

@@ -26,12 +26,17 @@ type Options struct {
 	Loss float64
 	// Float is the most layers that may stay in float32, as a share of all.
 	Float float64
+	// Bits of weights: 8, or 7 for x86 processors without VNNI (before 2019): there the ONNX Runtime adds two products of an activation and
+	// a weight in 16 bits, and saturates where weights have 8.
+	Bits int
 	// Progress, where it is not nil, is told of each run of the model.
 	Progress func(done, all int)
 }
 
 // Defaults returns the default options.
-func Defaults() Options { return Options{Method: MSE, Percentile: 99.99, Loss: .01, Float: .1} }
+func Defaults() Options {
+	return Options{Method: MSE, Percentile: 99.99, Loss: .01, Float: .1, Bits: 8}
+}
 
 // Report describes a quantised model.
 type Report struct {
@@ -53,9 +58,12 @@ type Batch = map[string]*onnx.Tensor
 func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch, o Options) (*onnx.Model, *Report, error) {
 	d := Defaults()
 	o.Method, o.Percentile, o.Loss = cmp.Or(o.Method, d.Method), cmp.Or(o.Percentile, d.Percentile), cmp.Or(o.Loss, d.Loss)
+	o.Bits = cmp.Or(o.Bits, d.Bits)
 	switch {
 	case !slices.Contains(Methods(), o.Method):
 		return nil, nil, fmt.Errorf("quantising: method %q; allowed are %v", o.Method, Methods())
+	case o.Bits != 7 && o.Bits != 8:
+		return nil, nil, fmt.Errorf("quantising: weights of %d bits; allowed are 7 and 8", o.Bits)
 	case !(o.Percentile > 50 && o.Percentile <= 100):
 		return nil, nil, fmt.Errorf("quantising: percentile %v; allowed are numbers above 50, up to 100", o.Percentile)
 	case !(o.Loss > 0) || !(o.Float >= 0 && o.Float <= 1):

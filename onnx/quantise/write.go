@@ -168,7 +168,7 @@ func (w *writer) pair(v string) string {
 // layer stores the weights and the bias of a product in integers. It is called before the node's inputs are renamed.
 func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
 	axis := outputs(n, t)
-	q, scales := signed(t, axis, 8)
+	q, scales := signed(t, axis, w.options.Bits)
 	x, _ := quanta(w.spans[w.ranges[n.Inputs[0]]].bounds(w.options))
 	bias := w.g.Initializers[n.Input(2)]
 	if bias != nil && (bias.DType != onnx.Float32 || len(bias.Shape) != 1 || bias.Len() != len(scales)) {
