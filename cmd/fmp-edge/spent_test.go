@@ -35,7 +35,8 @@ func TestNothingBegun(t *testing.T) {
 	}
 	write(t, empty, nil)
 	for _, ledger := range []string{filepath.Join(dir, "new.jsonl"), filepath.Join(folder, "new.jsonl"), empty} {
-		if code, log := try(ledger, "over", "1", "--max-epsilon", "0.5"); code != exitUsage || !strings.Contains(log, "--max-epsilon allows 0.5") {
+		if code, log := try(ledger, "over", "1", "--max-epsilon", "0.5"); code != exitUsage ||
+			!strings.Contains(log, "--max-epsilon allows 0.5") {
 			t.Errorf("%s: over the limit: exit code %d: %s", ledger, code, log)
 		}
 		if code, log := try(ledger, "taken", "2"); code != exitUsage || !strings.Contains(log, "already, of other images") {

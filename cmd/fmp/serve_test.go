@@ -456,7 +456,8 @@ func TestServe(t *testing.T) {
 // sameImages checks that ten images are ten wherever a number of them is told, two of them calibration points.
 func (f *federation) sameImages(pooled, classifier string) {
 	f.t.Helper()
-	for _, want := range []string{" points for n = 20, 2 of them calibration points\n", " 10        10  c000, 2 of them calibration points\n"} {
+	for _, want := range []string{" points for n = 20, 2 of them calibration points\n",
+		" 10        10  c000, 2 of them calibration points\n"} {
 		if !strings.Contains(pooled, want) {
 			f.t.Errorf("fmp pool does not say %q:\n%s", want, pooled)
 		}

@@ -16,6 +16,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/merge/partpb"
+	"fmp/pipeline/moments"
 )
 
 // Format is the version of the message.
@@ -162,7 +163,7 @@ func checkFields(m *partpb.Part, want federate.Expect) error {
 		value, low, to uint64
 	}{{"dx", uint64(m.Dx), 1, most}, {"classes", uint64(m.Classes), 2, federate.MaxWidth}, {"clients", clients, 1, MaxClients},
 		{"kept", uint64(len(m.Kept)), 0, clients}, {"summed", m.Summed, 0, clients}, {"left_out", m.LeftOut, 0, clients},
-		{"kept, summed and left_out", everyone, clients, clients}, {"n", m.N, m.Summed, m.Summed * federate.MaxN}} {
+		{"kept, summed and left_out", everyone, clients, clients}, {"n", m.N, m.Summed, m.Summed * (federate.MaxN + moments.MaxCalibration)}} {
 		if v.value < v.low || v.value > v.to {
 			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
 		}
@@ -250,7 +251,7 @@ func (p *Part) checkSums() error {
 	}
 	images := 1.01 * float64(p.N) // masses in float16 are rounded
 	if p.Moments {
-		images += 10 * float64(p.Summed) // calibration points
+		images += 10 * float64(p.Summed) // calibration points, which earlier releases did not count
 	}
 	if total > images || p.sums != nil && total <= 0 {
 		return refuse("masses", total, "above 0, and n at most, %d", p.N)

@@ -61,6 +61,14 @@ type Kept struct {
 // size returns the points and bytes of an upload, which are bounded.
 func (k *Kept) size() (points, bytes int) { return k.Points.N, len(k.Data) }
 
+// summed returns the number of images that the sums are of with the upload.
+func (k *Kept) summed() int {
+	if k.Within != nil {
+		return k.Images()
+	}
+	return k.N
+}
+
 // Part is uploads of one round that were merged.
 type Part struct {
 	Round   uint64
@@ -68,7 +76,8 @@ type Part struct {
 	Dx, C   int
 	Moments bool
 	Kept    []Kept // by their keys
-	// Summed is the number of clients in the sums, LeftOut of those left out as not honest, and N the images of the first.
+	// Summed is the number of clients in the sums, LeftOut of those left out as not honest, and N the images that the first's sums are of:
+	// of moments calibration points are among them, of class means not, as these take no part.
 	Summed, LeftOut, N int
 	// Against is the digest of the part against whose uploads they were judged; "": all were trusted.
 	Against string
@@ -273,7 +282,7 @@ func (m *Merger) count(k *Kept, share float64) {
 		p.LeftOut++
 		return
 	}
-	p.Summed, p.N = p.Summed+1, p.N+k.N
+	p.Summed, p.N = p.Summed+1, p.N+k.summed()
 	if p.sums == nil {
 		p.sums = make([]whole.Number, sizeOf(p.Dx, p.C, p.Moments))
 	}

@@ -203,7 +203,7 @@ func checkSum(t *testing.T, p *Part, all [][]byte, judge func(*federate.Upload) 
 	for _, k := range p.Kept {
 		keeps[k.Client] = true
 	}
-	images := 0.0
+	images, n := 0.0, 0
 	for _, data := range all {
 		u, err := federate.Decode(data, federate.Expect{})
 		if err != nil {
@@ -217,7 +217,8 @@ func checkSum(t *testing.T, p *Part, all [][]byte, judge func(*federate.Upload) 
 			continue
 		}
 		set := u.Points
-		if u.Within != nil {
+		if n += u.N; u.Within != nil {
+			n += len(u.Within.Labels)
 			images += share * float64(u.N+len(u.Within.Labels))
 			set = withCalibration(u, make([]float64, p.Dx*p.Dx))
 		}
@@ -230,6 +231,9 @@ func checkSum(t *testing.T, p *Part, all [][]byte, judge func(*federate.Upload) 
 				to.Add(to, x.Mul(x, big.NewFloat(float64(v)).SetPrec(300)))
 			}
 		}
+	}
+	if p.N != n {
+		t.Errorf("the sums are of %d images; want %d, of moments calibration points among them", p.N, n)
 	}
 	mass := 0.0
 	for i := range want {

@@ -66,7 +66,7 @@ func (m *Merger) subtract(k *Kept) error {
 	if share == 0 {
 		p.LeftOut--
 	} else {
-		p.Summed, p.N = p.Summed-1, p.N-k.N
+		p.Summed, p.N = p.Summed-1, p.N-k.summed()
 		if p.sums != nil {
 			p.addMeans(k.Upload, share, (*whole.Number).Sub)
 		}
@@ -74,7 +74,7 @@ func (m *Merger) subtract(k *Kept) error {
 			p.sums = nil
 		}
 	}
-	if p.LeftOut < 0 || p.Summed < 0 || (p.Summed > 0) != (p.sums != nil) || p.checkSums() != nil {
+	if p.LeftOut < 0 || p.Summed < 0 || p.N < p.Summed || (p.Summed > 0) != (p.sums != nil) || p.checkSums() != nil {
 		*p = before
 		return fmt.Errorf("client %q is not in the sums as it would be now: give what it was judged by (--against), or "+
 			"trust (--trust), as it was "+
