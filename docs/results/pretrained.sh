@@ -7,7 +7,7 @@
 # EXTRACTOR is EfficientNet-Lite0 for 128 x 128 pixels, cut at its 1,280 features. Its kappa was learned from classes that no task has:
 #   fmp fuse --dataset cifar100 --classes 20-59 --extractor "$EXTRACTOR" --set extractor.mean=0.49804 --set extractor.std=0.50196 --class-names a,b -o client.onnx
 # cifar10-fedcgs and cifar100-fedcgs are the clients and alpha of FedCGS's own script (30 clients, alpha = 0.1, all images at hand, 60 classes of CIFAR-100,
-# whose kappa is not known), in docs/results/published.
+# whose kappa is not known), in docs/results/published. cifar10-fedcgs-0.05 and cifar10-fedcgs-0.5 have that script's other alphas.
 # MEAN and STD are how another EXTRACTOR is fed.
 # ONCE=1 makes one repeat on one thread, with homogeneous clients and nothing in hindsight, for the processor seconds of each method, in docs/results/seconds.
 set -eu
@@ -26,15 +26,16 @@ cifar10-200) methods=FMP,ANN,FedCGS ;;
 cifar10-1000 | cifar10-2900) methods=FMP,FedCGS ;;
 cifar10-1000-regression) points=1000 methods=FMP,ANN seeds=3 ;;
 cifar100-190-published) points=190 clients=50 methods=FMP,FedPFT,FedCGS,Fed3R seeds=3 partition=dirichlet ;;
-cifar10-fedcgs) points=980 clients=30 methods=FMP,FedCGS,GH-LDA,GH-QDA,Fed3R seeds=1 partition=dirichlet hindsight=false ;;
+cifar10-fedcgs | cifar10-fedcgs-0.*) points=980 clients=30 methods=FMP,FedCGS,GH-LDA,GH-QDA,Fed3R seeds=1 partition=dirichlet hindsight=false ;;
 cifar100-fedcgs) points=980 clients=30 methods=FMP,FedCGS,Fed3R seeds=1 partition=dirichlet hindsight=false classes=0-59 kappa="" ;;
 cifar100-190-homogeneous) points=190 clients=50 methods=FMP,FedPFT,FedCGS,Fed3R seeds=3 partition=homogeneous ;;
 cifar10-200-clients-50) points=200 clients=50 methods=FMP,FedCGS ;;
 cifar10-20-alphas | cifar100-20-alphas) points=20 alpha=0.05,0.5 ;;
 esac
+[ "$name" = "${name#*-fedcgs-}" ] || alpha=${name##*-}
 [ "$partition" = homogeneous ] || partition="$partition --alpha $alpha"
 out=docs/results/pretrained/$name
-[ "$name" = "${name%-fedcgs}" ] || out=docs/results/published/$name
+[ "$name" = "${name%-fedcgs*}" ] || out=docs/results/published/$name
 if [ -n "${ONCE:-}" ]; then
   partition=homogeneous out=docs/results/seconds/$name hindsight=false seeds=1 THREADS=1
 fi
