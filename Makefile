@@ -214,7 +214,7 @@ service-test: build ## a real server tested from outside: its OpenAPI document b
 	bench/service/run.sh $(BIN)
 
 # The tests are made from the standard's Python package, once a version, in a virtual environment that is thrown away.
-ONNXTESTS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fmp/onnx-tests/$(shell sed -n 's/^const Version = "\(.*\)"/\1/p' onnx/conformance/collection/collection.go)
+ONNXTESTS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fmp/onnx-tests/$(shell sed -n 's/^const Version = "\(.*\)"/\1/p' onnx/internal/collection/collection.go)
 TESTDATA ?= $(ONNXTESTS)
 testdata: $(ONNXTESTS) ## the ONNX standard's operator tests, made once from its Python package (needs python3)
 $(ONNXTESTS):

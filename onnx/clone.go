@@ -14,7 +14,7 @@ func Clone(m *Model) *Model {
 		g := *f
 		g.Inputs, g.Outputs, g.Attributes = slices.Clone(f.Inputs), slices.Clone(f.Outputs), slices.Clone(f.Attributes)
 		g.Defaults, g.Opsets = CloneNode(&Node{Attrs: f.Defaults}).Attrs, cloneMap(f.Opsets)
-		g.Nodes = CloneNodes(f.Nodes)
+		g.Nodes = cloneNodes(f.Nodes)
 		c.Functions = append(c.Functions, &g)
 	}
 	return &c
@@ -29,7 +29,7 @@ func CloneGraph(g *Graph) *Graph {
 	c.Inputs, c.Outputs, c.Values = cloneValues(g.Inputs), cloneValues(g.Outputs), cloneValues(g.Values)
 	c.Optional = cloneValues(g.Optional)
 	c.Initializers = cloneMap(g.Initializers)
-	c.Nodes = CloneNodes(g.Nodes)
+	c.Nodes = cloneNodes(g.Nodes)
 	return &c
 }
 
@@ -48,8 +48,8 @@ func CloneNode(n *Node) *Node {
 	return &c
 }
 
-// CloneNodes copies nodes and their subgraphs; tensors are shared.
-func CloneNodes(ns []*Node) []*Node {
+// cloneNodes copies nodes and their subgraphs; tensors are shared.
+func cloneNodes(ns []*Node) []*Node {
 	out := make([]*Node, len(ns))
 	for i, n := range ns {
 		out[i] = CloneNode(n)

@@ -10,14 +10,14 @@ import (
 var layers = []string{
 	"alloctest atomicfile dense onnxpb printable regularfile sorting suggest .",
 	"op npy engine message",
-	"internal/kernel check serde",
+	"internal/kernel internal/spell check serde",
 	"shape simd",
 	"build pass",
 	"internal/modeltest classical cost inspect grad optim quantise rare text engine/pure engine/ort",
-	"coverage integers run train engine/onnxgo engine/ort/orttest conformance/collection",
+	"coverage integers run train engine/onnxgo engine/ort/orttest internal/collection",
 	"conformance",
-	"differential",
-	"differential/run",
+	"internal/differential",
+	"internal/differential/run",
 }
 
 func goList(t *testing.T, args ...string) []string {

@@ -84,7 +84,7 @@ func TestPinned(t *testing.T) {
 			t.Errorf("Makefile: %s", line)
 		}
 	}
-	collection, err := os.ReadFile("../../onnx/conformance/collection/collection.go")
+	collection, err := os.ReadFile("../../onnx/internal/collection/collection.go")
 	if err != nil {
 		t.Fatal(err)
 	}

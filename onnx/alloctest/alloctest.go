@@ -7,21 +7,21 @@ import (
 	"testing"
 )
 
-// Slack is the memory that any call may allocate besides: buffers of a fixed size, tables that are made at the first call, memory that
+// slack is the memory that any call may allocate besides: buffers of a fixed size, tables that are made at the first call, memory that
 // the test's own goroutines take meanwhile, and small objects that the runtime counts by whole pages.
-const Slack = 1 << 20
+const slack = 1 << 20
 
-// AtMost runs f and fails the test where f allocates more than Slack and limit bytes in all, freed again or not: a
+// AtMost runs f and fails the test where f allocates more than slack and limit bytes in all, freed again or not: a
 // bound on the sum is one on the peak. Where the fast count exceeds the bound f runs once more under the exact one, so f must be fit
 // to run twice.
 func AtMost(t testing.TB, limit int, f func()) {
 	t.Helper()
-	max := uint64(limit) + Slack
+	max := uint64(limit) + slack
 	if counted(f, fast) <= max {
 		return
 	}
 	if got := counted(f, exact); got > max {
-		t.Errorf("%d bytes were allocated; the bound is %d and %d more", got, limit, Slack)
+		t.Errorf("%d bytes were allocated; the bound is %d and %d more", got, limit, slack)
 	}
 }
 

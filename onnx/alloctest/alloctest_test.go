@@ -18,14 +18,14 @@ var kept [][]byte
 // TestAtMost: allocations above the bound fail the test, and small objects of before that a collection adds do not.
 func TestAtMost(t *testing.T) {
 	f := &failures{TB: t}
-	AtMost(f, 1<<20, func() { kept = append(kept, make([]byte, Slack+1<<20+1)) })
+	AtMost(f, 1<<20, func() { kept = append(kept, make([]byte, slack+1<<20+1)) })
 	if f.n != 1 {
 		t.Errorf("%d failures above the bound", f.n)
 	}
 	n := f.n
 	AtMost(f, 1<<20, func() {
 		for range 16 {
-			kept = append(kept, make([]byte, (Slack+1<<20)/16-16<<10))
+			kept = append(kept, make([]byte, (slack+1<<20)/16-16<<10))
 		}
 	})
 	if f.n != n {

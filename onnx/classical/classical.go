@@ -7,6 +7,6 @@
 // on exports of both libraries.
 package classical
 
-import "fmp/onnx/pass"
+import "fmp/onnx/internal/spell"
 
-func init() { pass.EnableClassical() }
+func init() { spell.EnableClassical() }

@@ -85,7 +85,7 @@ func RunAll(ctx context.Context, e engine.Engine, root string, tol Tolerance, ea
 		if err := ctx.Err(); err != nil {
 			return results, err
 		}
-		r := Run(e, dir, tol)
+		r := run(e, dir, tol)
 		if rel, err := filepath.Rel(root, dir); err == nil && rel != "." {
 			r.Name = filepath.ToSlash(rel)
 		}
@@ -97,8 +97,8 @@ func RunAll(ctx context.Context, e engine.Engine, root string, tol Tolerance, ea
 	return results, nil
 }
 
-// Run runs the test in one folder.
-func Run(e engine.Engine, dir string, tol Tolerance) (r Result) {
+// run runs the test in one folder.
+func run(e engine.Engine, dir string, tol Tolerance) (r Result) {
 	r = Result{Name: filepath.Base(dir)}
 	end := func(v Verdict, err error) Result {
 		r.Verdict, r.Reason = v, err.Error()

@@ -16,10 +16,10 @@ import (
 	"fmp/onnx/alloctest"
 	"fmp/onnx/build"
 	_ "fmp/onnx/classical"
-	"fmp/onnx/conformance/collection"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/internal/collection"
 	"fmp/onnx/serde"
 )
 

@@ -11,8 +11,8 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/grad"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/internal/spell"
 	"fmp/onnx/op"
-	"fmp/onnx/pass"
 	_ "fmp/onnx/rare" // its operators count
 	"fmp/onnx/shape"
 	_ "fmp/onnx/text" // and so do these
@@ -48,11 +48,11 @@ func Has(name string, part Part) bool {
 	case Kernel:
 		return kernel.Opsets(name) != "" || spelt(name)
 	}
-	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name) || pass.HasSpelling(&onnx.Node{Op: name})
+	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name) || spell.HasSpelling(&onnx.Node{Op: name})
 }
 
 // spelt reports whether the pure engine and the gradient spell an operator out in others.
-func spelt(name string) bool { return pass.IsSpelt(&onnx.Node{Op: name}) }
+func spelt(name string) bool { return spell.IsSpelt(&onnx.Node{Op: name}) }
 
 // Missing returns why an operator lacks a part; "" where it has it.
 func Missing(name string, part Part) string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/spell"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
 )
@@ -105,19 +106,19 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried, skip 
 	return s, nil
 }
 
-// infer works out shapes and spells operators out as [pass.Spell] does, under names that taken has none of and then has.
+// infer works out shapes and spells operators out as [spell.Spell] does, under names that taken has none of and then has.
 func infer(m *onnx.Model, taken map[string]bool) error {
 	if err := shape.Infer(m); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(m.Graph.Nodes, pass.HasSpelling) {
+	if !slices.ContainsFunc(m.Graph.Nodes, spell.HasSpelling) {
 		return nil
 	}
 	types, err := shape.Types(m)
 	if err != nil {
 		return err
 	}
-	around := pass.Around{
+	around := spell.Around{
 		Opset: onnx.ClampInt(m.Opset()),
 		Type:  func(v string) onnx.DType { return types[v].DType },
 		Shape: func(v string) []onnx.Dim { return types[v].Shape },
@@ -125,11 +126,11 @@ func infer(m *onnx.Model, taken map[string]bool) error {
 	}
 	var nodes []*onnx.Node
 	for _, n := range m.Graph.Nodes {
-		if !pass.HasSpelling(n) {
+		if !spell.HasSpelling(n) {
 			nodes = append(nodes, n)
 			continue
 		}
-		spelt, err := pass.Spell(n, around)
+		spelt, err := spell.Spell(n, around)
 		if err != nil {
 			return fmt.Errorf("%s: %w", n.Label(), err)
 		}

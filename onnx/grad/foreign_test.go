@@ -15,10 +15,10 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/conformance"
-	"fmp/onnx/conformance/collection"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/grad"
+	"fmp/onnx/internal/collection"
 	"fmp/onnx/serde"
 )
 

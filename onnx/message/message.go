@@ -12,14 +12,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// MaxPieces is how many pieces a packed list may come in. Writers make one.
-const MaxPieces = 16
+// maxPieces is how many pieces a packed list may come in. Writers make one.
+const maxPieces = 16
 
-// MaxDepth is how deep messages may lie in each other, unless [Unmarshal] is told otherwise.
-const MaxDepth = 100
+// maxDepth is how deep messages may lie in each other, unless [Unmarshal] is told otherwise.
+const maxDepth = 100
 
-// Unmarshal decodes data into m, which is emptied before. Lists in more pieces than [MaxPieces] are an error, and so are messages that
-// lie deeper in each other than depth; 0 is [MaxDepth].
+// Unmarshal decodes data into m, which is emptied before. Lists in more pieces than 16 are an error, and so are messages that
+// lie deeper in each other than depth; 0 is 100.
 func Unmarshal(data []byte, m proto.Message, depth int) error {
 	return Within(data, m, depth, math.MaxInt)
 }
@@ -28,7 +28,7 @@ func Unmarshal(data []byte, m proto.Message, depth int) error {
 // packed list of whole numbers. In memory a part takes some hundred bytes where the data may have two.
 func Within(data []byte, m proto.Message, depth, parts int) error {
 	if depth <= 0 {
-		depth = MaxDepth
+		depth = maxDepth
 	}
 	left := parts
 	if err := (&seen{left: &left}).scan(data, m.ProtoReflect().Descriptor(), depth); err != nil {
@@ -101,8 +101,8 @@ func (s *seen) scan(data []byte, md protoreflect.MessageDescriptor, depth int) e
 			}
 		case f.IsList():
 			of := s.of(num)
-			if of.pieces++; of.pieces > MaxPieces {
-				return fmt.Errorf("field %s comes in more than %d pieces; write it in one", f.FullName(), MaxPieces)
+			if of.pieces++; of.pieces > maxPieces {
+				return fmt.Errorf("field %s comes in more than %d pieces; write it in one", f.FullName(), maxPieces)
 			}
 		}
 	}

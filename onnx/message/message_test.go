@@ -28,7 +28,8 @@ func TestPieces(t *testing.T) {
 	deep := func(tensor []byte) []byte {
 		return field(modelGraph, field(graphNode, field(nodeAttribute, field(attributeTensor, tensor))))
 	}
-	many := bytes.Repeat(piece, message.MaxPieces)
+	const pieces = 16 // that the package allows
+	many := bytes.Repeat(piece, pieces)
 	for name, c := range map[string]struct {
 		data []byte
 		into proto.Message
@@ -41,7 +42,7 @@ func TestPieces(t *testing.T) {
 			&onnxpb.TensorProto{}, true},
 		"in a tensor of a model": {deep(append(many[:len(many):len(many)], piece...)), &onnxpb.ModelProto{}, false},
 		"in a tensor that is merged": {field(modelGraph,
-			field(graphNode, field(nodeAttribute, bytes.Repeat(field(attributeTensor, piece), message.MaxPieces+1)))), &onnxpb.ModelProto{}, false},
+			field(graphNode, field(nodeAttribute, bytes.Repeat(field(attributeTensor, piece), pieces+1)))), &onnxpb.ModelProto{}, false},
 		"in as many nodes, one each": {field(modelGraph,
 			bytes.Repeat(field(graphNode, field(nodeAttribute, field(attributeTensor, piece))), 1000)), &onnxpb.ModelProto{}, true},
 		"of a field that is bytes":        {bytes.Repeat(field(9, []byte("raw")), 1000), &onnxpb.TensorProto{}, true},

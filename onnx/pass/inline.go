@@ -163,7 +163,7 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 		names[name] = v
 		return v
 	}
-	body := onnx.CloneNodes(f.Nodes)
+	body := onnx.CloneGraph(&onnx.Graph{Nodes: f.Nodes}).Nodes
 	attrs := slices.Clone(n.Attrs)
 	for _, d := range f.Defaults {
 		if _, ok := n.Attr(d.Name); !ok {

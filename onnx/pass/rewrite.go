@@ -149,3 +149,13 @@ func RemoveUnused(g *onnx.Graph) {
 	unused := func(v onnx.ValueInfo) bool { return !needed[v.Name] }
 	g.Values, g.Optional = slices.DeleteFunc(g.Values, unused), slices.DeleteFunc(g.Optional, unused)
 }
+
+// Unique returns base, or base with a number behind it, whichever taken does not have, and adds it.
+func Unique(taken map[string]bool, base string) string {
+	name := base
+	for i := 1; taken[name]; i++ {
+		name = fmt.Sprintf("%s_%d", base, i)
+	}
+	taken[name] = true
+	return name
+}

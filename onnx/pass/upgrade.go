@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/internal/spell"
 	"fmp/onnx/op"
 	"fmp/onnx/shape"
 )
@@ -382,4 +383,12 @@ func upgradeGridSample20(u *upgrader, n *onnx.Node) error {
 		n.Attrs = append(n.Attrs, a)
 	}
 	return u.keep(n)
+}
+
+func upgradeScan9(u *upgrader, n *onnx.Node) error {
+	scan, err := spell.Scan(n, u.names.unique)
+	if err != nil {
+		return err
+	}
+	return u.keep(scan)
 }

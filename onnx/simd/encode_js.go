@@ -212,8 +212,8 @@ func (f *function) when(body, otherwise func()) {
 	f.op(opEnd)
 }
 
-// Module returns the kernels as a WebAssembly module, which imports the memory go.mem and exports each under its name.
-func Module() []byte {
+// module returns the kernels as a WebAssembly module, which imports the memory go.mem and exports each under its name.
+func module() []byte {
 	functions := kernels()
 	section := func(b []byte, id byte, content []byte) []byte {
 		return append(unsigned(append(b, id), uint32(len(content))), content...)

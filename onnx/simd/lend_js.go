@@ -33,9 +33,9 @@ func Lend() bool {
 	if start.Type() != js.TypeFunction {
 		return false
 	}
-	module := Module()
-	bytes := js.Global().Get("Uint8Array").New(len(module))
-	js.CopyBytesToJS(bytes, module)
+	vectors := module()
+	bytes := js.Global().Get("Uint8Array").New(len(vectors))
+	js.CopyBytesToJS(bytes, vectors)
 	if !start.Invoke(bytes).Bool() {
 		return false
 	}
@@ -48,6 +48,3 @@ func Lend() bool {
 	})
 	return true
 }
-
-// Return has Go compute again.
-func Return() { kernel.Lend(nil) }

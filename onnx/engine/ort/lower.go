@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/spell"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
@@ -71,7 +72,7 @@ func known(g *onnx.Graph, outer bool) bool {
 // due, and that of bfloat16 is not computed.
 func foreign(n *onnx.Node, types map[string]onnx.ValueInfo) bool {
 	if n.Domain != "" || n.Op != "Attention" {
-		return n.Domain == "" && (n.Op == "Swish" || pass.IsSpelt(n) && op.Lookup("", n.Op, runtimeOpset) == nil)
+		return n.Domain == "" && (n.Op == "Swish" || spell.IsSpelt(n) && op.Lookup("", n.Op, runtimeOpset) == nil)
 	}
 	_, left := n.Attr("left_window_size")
 	_, right := n.Attr("right_window_size")
@@ -99,7 +100,7 @@ func spellOut(m *onnx.Model) error {
 			nodes = append(nodes, n)
 			continue
 		}
-		spelt, err := pass.Spell(n, pass.Around{
+		spelt, err := spell.Spell(n, spell.Around{
 			Opset: onnx.ClampInt(m.Opset()), Type: func(v string) onnx.DType { return types[v].DType },
 			Shape: func(v string) []onnx.Dim { return types[v].Shape },
 			Fresh: func(base string) string { return pass.Unique(taken, base) },

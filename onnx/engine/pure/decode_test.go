@@ -18,7 +18,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"fmp/onnx"
-	"fmp/onnx/conformance/collection"
+	"fmp/onnx/internal/collection"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 )

@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/internal/spell"
 	"fmp/onnx/pass"
 )
 
@@ -78,7 +79,7 @@ func compile(m *onnx.Model, reproducible bool) (*plan, error) {
 // spelt reports whether a graph holds, at any depth, a node that is spelt out in operators of set 9.
 func spelt(g *onnx.Graph) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool {
-		return pass.IsRecurrent(n) || n.Domain == "" && n.Op == "Scan" || slices.ContainsFunc(n.Subgraphs(), spelt)
+		return spell.IsRecurrent(n) || n.Domain == "" && n.Op == "Scan" || slices.ContainsFunc(n.Subgraphs(), spelt)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/internal/spell"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
 )
@@ -132,7 +133,7 @@ func (p *planner) checkProduced() error {
 func (p *planner) checkOperators() {
 	for _, n := range p.graph.Nodes {
 		switch {
-		case pass.IsSpelt(n):
+		case spell.IsSpelt(n):
 		case n.Domain != "":
 			p.refuse(n, errors.New("operators of this domain are not supported"))
 		case kernel.Opsets(n.Op) == "":
@@ -160,8 +161,8 @@ func (p *planner) schedule() error {
 		queue = queue[1:]
 		switch {
 		case p.fused[n]:
-		case pass.IsSpelt(n):
-			opset := pass.SpeltOpset(n, p.opset)
+		case spell.IsSpelt(n):
+			opset := spell.SpeltOpset(n, p.opset)
 			spelt, err := p.spell(n, opset, p.find, p.produced)
 			if err != nil {
 				p.refuse(n, err)
@@ -419,7 +420,7 @@ func (c *compiler) spell(n *onnx.Node, opset int, find scope, produced map[strin
 	if err := schema.Arity(n); err != nil {
 		return nil, err
 	}
-	return pass.Spell(n, pass.Around{
+	return spell.Spell(n, spell.Around{
 		Opset: opset,
 		Type: func(v string) onnx.DType {
 			d, _, _ := find(v)

@@ -1,6 +1,6 @@
 // Command run draws random graphs and prints the results that disagree; see package differential.
 //
-//	go run ./onnx/differential/run -seed 1 -count 10000
+//	go run ./onnx/internal/differential/run -seed 1 -count 10000
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
-	"fmp/onnx/differential"
+	"fmp/onnx/internal/differential"
 )
 
 func main() {

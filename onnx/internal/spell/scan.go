@@ -1,4 +1,4 @@
-package pass
+package spell
 
 import (
 	"cmp"
@@ -10,14 +10,14 @@ import (
 	"fmp/onnx/op"
 )
 
-// upgradeScan9 spells out the Scan of operator set 8, which has a batch, as two of set 9: one over the batch, whose body is one over
+// Scan spells out the Scan of operator set 8, which has a batch, as two of set 9: one over the batch, whose body is one over
 // the sequence.
 //
 //	Scan_8(lengths, v_1..v_n [B, ...], x_1..x_m [B, T, ...]) = Scan over B of Scan(v_1.., x_1..)
 //
 // A sequence that is shorter is cut before its Scan (so that one that goes backward begins at its own end), and the outputs that the Scan
 // returns is filled with zeros up to T, as the ONNX Runtime does; the standard leaves these positions undefined.
-func upgradeScan9(u *upgrader, n *onnx.Node) error {
+func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, error) {
 	attrs := op.Attrs(n, 8)
 	body, ok := n.Attr("body")
 	m := attrs.Int("num_scan_inputs")
@@ -25,11 +25,11 @@ func upgradeScan9(u *upgrader, n *onnx.Node) error {
 	carried := len(inputs) - m
 	if !ok || body.Graph == nil || m < 1 || carried < 0 || carried > len(n.Outputs) || len(body.Graph.Inputs) != len(inputs) ||
 		len(body.Graph.Outputs) != len(n.Outputs) {
-		return fmt.Errorf("num_scan_inputs is %d of %d inputs behind the lengths, with %d outputs, which does not fit its body", m, len(inputs),
+		return nil, fmt.Errorf("num_scan_inputs is %d of %d inputs behind the lengths, with %d outputs, which does not fit its body", m, len(inputs),
 			len(n.Outputs))
 	}
 	base := cmp.Or(n.Outputs[0], "scan")
-	e := &emit{fresh: u.names.unique, base: base}
+	e := &emit{fresh: fresh, base: base}
 	each := &onnx.Graph{Name: base + "/each", Initializers: map[string]*onnx.Tensor{}}
 	outer := &onnx.Node{Name: n.Name, Op: "Scan", Outputs: n.Outputs}
 	given := func(from string, info onnx.ValueInfo) string {
@@ -78,7 +78,7 @@ func upgradeScan9(u *upgrader, n *onnx.Node) error {
 			if length != "" {
 				zero, err := onnx.Zeros(info.DType, 1)
 				if err != nil {
-					return fmt.Errorf("output %q of its body: %w", info.Name, err)
+					return nil, fmt.Errorf("output %q of its body: %w", info.Name, err)
 				}
 				shape := e.op("Concat", []string{e.op("Sub", []string{longest, length}), e.slice(e.op("Shape", []string{out}), 1, math.MaxInt32)},
 					onnx.IntAttr("axis", 0))
@@ -90,7 +90,7 @@ func upgradeScan9(u *upgrader, n *onnx.Node) error {
 	}
 	each.Nodes = e.nodes
 	outer.Attrs = []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: each}, onnx.IntAttr("num_scan_inputs", len(outer.Inputs))}
-	return u.keep(outer)
+	return outer, nil
 }
 
 // slice takes positions from to to-1 of a vector, in the form of operator set 9.

@@ -3,7 +3,7 @@ package differential_test
 import (
 	"fmt"
 
-	"fmp/onnx/differential"
+	"fmp/onnx/internal/differential"
 )
 
 // A graph follows from its family, the seed and its number.

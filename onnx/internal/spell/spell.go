@@ -1,4 +1,6 @@
-package pass
+// Package spell writes operators out in others: recurrent layers, attention and gates of the standard set, operators of com.microsoft, and
+// the linear models and trees of ai.onnx.ml. The engines and gradients use it.
+package spell
 
 import (
 	"fmt"
@@ -92,15 +94,7 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 	return s.nodes, nil
 }
 
-// Unique returns base, or base with a number behind it, whichever taken does not have, and adds it.
-func Unique(taken map[string]bool, base string) string {
-	name := base
-	for i := 1; taken[name]; i++ {
-		name = fmt.Sprintf("%s_%d", base, i)
-	}
-	taken[name] = true
-	return name
-}
+func isHalf(d onnx.DType) bool { return d == onnx.Float16 || d == onnx.BFloat16 }
 
 // speller is a node that is being spelt out.
 type speller struct {
