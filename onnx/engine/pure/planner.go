@@ -134,8 +134,12 @@ func (p *planner) checkOperators() {
 	for _, n := range p.graph.Nodes {
 		switch {
 		case spell.IsSpelt(n):
+		case spell.Layer(n) != "":
+			p.refuse(n, absent(spell.Layer(n)))
 		case n.Domain != "":
 			p.refuse(n, errors.New("operators of this domain are not supported"))
+		case kernel.Opsets(n.Op) == "" && kernel.Layer(n.Op) != "":
+			p.refuse(n, absent(kernel.Layer(n.Op)))
 		case kernel.Opsets(n.Op) == "":
 			p.refuse(n, errors.New("the operator is not supported"))
 		default:
@@ -146,6 +150,11 @@ func (p *planner) checkOperators() {
 			}
 		}
 	}
+}
+
+// absent is the error of an operator that another import has.
+func absent(layer string) error {
+	return fmt.Errorf("the operator is not supported without import _ %q", layer)
 }
 
 // schedule plans the nodes, each after those that it reads.

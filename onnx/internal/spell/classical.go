@@ -16,6 +16,18 @@ const classical = "ai.onnx.ml"
 // classicalOpset is the first operator set that compares strings.
 const classicalOpset = 19
 
+// Layer returns the package that a program imports to have a node's operator spelt out: "" for those of every program, and of none.
+func Layer(n *onnx.Node) string {
+	if n.Domain == classical {
+		switch n.Op {
+		case "ArrayFeatureExtractor", "Binarizer", "FeatureVectorizer", "Imputer", "LabelEncoder", "LinearClassifier", "LinearRegressor",
+			"Normalizer", "OneHotEncoder", "Scaler", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor":
+			return "fmp/onnx/classical"
+		}
+	}
+	return ""
+}
+
 // EnableClassical makes [Spell] know the operators of ai.onnx.ml. Package classical calls it, once and before anything runs; programs that
 // do not import that package do not hold their code.
 func EnableClassical() {
