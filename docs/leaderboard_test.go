@@ -18,6 +18,7 @@ var leaderboardRuns = [][3]string{
 		"FedPFT in Flower's baselines"},
 	{"published", "cifar10-fedcgs", "CIFAR-10, 30 clients that hold all images at hand: the clients and an α of FedCGS's own script"},
 	{"published", "cifar10-fedcgs-0.05", "The same at that script's α of .05"},
+	{"published", "cifar10-fedcgs-0.5", "The same at that script's α of .5"},
 	{"published", "cifar100-fedcgs", "60 classes of CIFAR-100, 30 clients that hold all images at hand: the clients and an α of FedCGS's " +
 		"own script"},
 }
