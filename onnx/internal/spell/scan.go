@@ -25,8 +25,8 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 	carried := len(inputs) - m
 	if !ok || body.Graph == nil || m < 1 || carried < 0 || carried > len(n.Outputs) || len(body.Graph.Inputs) != len(inputs) ||
 		len(body.Graph.Outputs) != len(n.Outputs) {
-		return nil, fmt.Errorf("num_scan_inputs is %d of %d inputs behind the lengths, with %d outputs, which does not fit its body", m, len(inputs),
-			len(n.Outputs))
+		return nil, fmt.Errorf("num_scan_inputs is %d of %d inputs behind the lengths, with %d outputs, which does not fit its body", m,
+			len(inputs), len(n.Outputs))
 	}
 	base := cmp.Or(n.Outputs[0], "scan")
 	e := &emit{fresh: fresh, base: base}
