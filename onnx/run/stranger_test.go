@@ -37,6 +37,36 @@ func programs(t *testing.T) (first, second string) {
 	return string(blocks[0][2]), string(blocks[1][2])
 }
 
+// elsewhere returns the folder of a module of its own that holds a program, the path of this module, and what runs commands there.
+func elsewhere(t *testing.T, src string) (dir, module string, command func(name string, args ...string) string) {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	module = strings.TrimSuffix(reflect.TypeFor[run.Session]().PkgPath(), "/onnx/run") // make module changes it
+	mod := "module example.com/stranger\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root + "\n"
+	for name, text := range map[string]string{"main.go": src, "go.mod": mod} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, module, func(name string, args ...string) string {
+		t.Helper()
+		c := exec.Command(name, args...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "CGO_ENABLED=0")
+		var errs strings.Builder
+		c.Stderr = &errs
+		out, err := c.Output()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s%s", name, args, err, out, errs.String())
+		}
+		return string(out)
+	}
+}
+
 // TestStranger: the first program of onnx/README.md is short, and does what it says in a module of its own, without cgo. It links and
 // downloads nothing of the project's other dependencies.
 func TestStranger(t *testing.T) {
@@ -50,34 +80,9 @@ func TestStranger(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles a program")
 	}
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	module := strings.TrimSuffix(reflect.TypeFor[run.Session]().PkgPath(), "/onnx/run") // make module changes it
-	mod := "module example.com/stranger\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root + "\n"
-	files := map[string]string{"main.go": src, "go.mod": mod}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir, module, command := elsewhere(t, src)
 	if err := serde.Save(filepath.Join(dir, "model.onnx"), classifier()); err != nil {
 		t.Fatal(err)
-	}
-	command := func(name string, args ...string) string {
-		t.Helper()
-		c := exec.Command(name, args...)
-		c.Dir = dir
-		c.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "CGO_ENABLED=0")
-		var errs strings.Builder
-		c.Stderr = &errs
-		out, err := c.Output()
-		if err != nil {
-			t.Fatalf("%s %v: %v\n%s%s", name, args, err, out, errs.String())
-		}
-		return string(out)
 	}
 	command("go", "build", "-o", "stranger", ".")
 	if got, want := command(filepath.Join(dir, "stranger")), "[1 3] [0 0 0]\n"; got != want {
