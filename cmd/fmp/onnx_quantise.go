@@ -139,6 +139,8 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 		return usageErrorf("--images is not given; name a folder with one folder of images for each class, or a data set")
 	case q.calibrate < 2 || q.calibrate > 10_000 || q.test < 1 || q.test > 100_000:
 		return usageErrorf("--calibrate %d and --test %d; allowed are 2 to 10000 and 1 to 100000", q.calibrate, q.test)
+	case q.o.Bits != 7 && q.o.Bits != 8:
+		return usageErrorf("--weight-bits is %d; allowed are 7 and 8", q.o.Bits)
 	case !(q.seconds >= 0.01 && q.seconds <= 600):
 		return usageErrorf("--seconds is %v; allowed are 0.01 to 600", q.seconds)
 	}

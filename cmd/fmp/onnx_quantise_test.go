@@ -60,7 +60,7 @@ func TestONNXQuantise(t *testing.T) {
 		{[]string{"--method", "best"}, `method "best"`},
 		{[]string{"--weights-only", "3"}, "3 bits"},
 		{[]string{"--calibrate", "1"}, "--calibrate 1"},
-		{[]string{"--weight-bits", "6"}, "6 bits"},
+		{[]string{"--weight-bits", "0"}, "--weight-bits is 0"},
 		{[]string{"--weights-only", "8", "--weight-bits", "7"}, "--weight-bits would be ignored"},
 		{[]string{"--percentile", "99"}, "--percentile would be ignored"},
 		{[]string{"--least", "9"}, "--least would be ignored"},
