@@ -1,0 +1,92 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+)
+
+// TestHeed: a classifier is not used where a notice of its own round names it; a notice of another round, or of another client graph, tells
+// nothing of it, whoever signed it.
+func TestHeed(t *testing.T) {
+	graph, key := strings.Repeat("a", 64), newKey(t)
+	path := filepath.Join(t.TempDir(), "classifier.onnx")
+	origin, err := json.Marshal(models.Origin{Method: "FMP", Client: graph, Protocol: "shared", Round: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := models.NewClassifier(models.ClassifierParts{Heads: onnx.NewTensor([]float64{1, -1, 0, 0}, 1, 2, 2)},
+		models.Manifest{Classes: []string{"cat", "dog"}, Config: string(origin)})
+	if err == nil {
+		err = serde.Save(path, m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := regularfile.Digest(path, maxClassifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Heed(path, "", ""); err != nil {
+		t.Errorf("without a notice: %v", err)
+	}
+	named, other := []wire.VersionRef{{Version: 1, SHA256: digest}}, []wire.VersionRef{{Version: 1, SHA256: strings.Repeat("b", 64)}}
+	for _, c := range []struct {
+		name       string
+		round      uint64
+		graph      string
+		superseded []wire.VersionRef
+		server     string
+		want       string // "": it is used
+	}{
+		{"named", 7, graph, named, "", wire.ErrSuperseded.Error()},
+		{"named by the key", 7, graph, named, key.PublicText(), wire.ErrSuperseded.Error()},
+		{"another version", 7, graph, other, "", ""},
+		{"another round", 8, graph, other, "", "it is of round 8"},
+		{"another graph", 7, strings.Repeat("c", 64), other, "", "tells nothing of"},
+		{"another key", 7, graph, other, newKey(t).PublicText(), "notice"},
+	} {
+		n := &wire.Notice{Round: c.round, Graph: c.graph, Superseded: c.superseded}
+		n.Sign(key)
+		data, err := json.Marshal(n)
+		if err == nil {
+			err = atomicfile.WriteBytes(path+".notice", data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Heed(path, "", c.server)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", c.name, err, c.want)
+		}
+		if c.superseded[0].SHA256 == digest && !errors.Is(err, wire.ErrSuperseded) {
+			t.Errorf("%s: %v is not of a superseded version", c.name, err)
+		}
+	}
+	if err := os.Remove(path + ".notice"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Heed(path, "", key.PublicText()); err == nil {
+		t.Error("a server's notice is missing, and the classifier is used")
+	}
+}
+
+func newKey(t *testing.T) *identity.Key {
+	t.Helper()
+	k, err := identity.New("server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
