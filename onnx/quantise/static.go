@@ -26,8 +26,8 @@ type Options struct {
 	Loss float64
 	// Float is the most layers that may stay in float32, as a share of all.
 	Float float64
-	// Bits of weights: 8, or 7 for x86 processors without VNNI (before 2019): there the ONNX Runtime adds two products of an activation and
-	// a weight in 16 bits, and saturates where weights have 8.
+	// Bits of weights: 8, or 7 for x86 processors without VNNI: there the ONNX Runtime adds two products of an activation and a weight in
+	// 16 bits, and saturates where weights have 8, unless session.x64quantprecision is set.
 	Bits int
 	// Progress, where it is not nil, is told of each run of the model.
 	Progress func(done, all int)
